@@ -15,9 +15,8 @@ use crate::{
     Outcome,
     args::{self, TimerArg},
     commands::{
-        batch, cancel, cli_docs, cluster, completions, config, dead, export, get, health, import,
-        lease, list, man, metrics, namespace, openapi, receive, reschedule, resume, schedule,
-        serve, settle, store, top,
+        batch, cancel, cluster, config, dead, documents, export, get, health, import, list,
+        metrics, namespace, pull, receive, reschedule, resume, schedule, serve, store, top,
     },
     failure::Failure,
     http::{Call, Http},
@@ -62,8 +61,8 @@ enum Command {
     /// Fire a timer now: make it due, or start its next attempt
     Fire(TimerArg),
     Batch(batch::Args),
-    Lease(lease::Args),
-    Settle(settle::Args),
+    Lease(pull::LeaseArgs),
+    Settle(pull::SettleArgs),
     Namespace(namespace::Args),
     Resume(resume::Args),
     Dead(dead::Args),
@@ -75,12 +74,14 @@ enum Command {
     #[cfg(feature = "bench")]
     Bench(bench::Args),
     Health(health::Args),
-    Cluster(cluster::Args),
+    /// Show the nodes of the deployment, as the called server sees them
+    Cluster,
     Top(top::Args),
     Metrics(metrics::Args),
-    Openapi(openapi::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+    /// Print the OpenAPI document of the server
+    Openapi,
+    Completions(documents::CompletionsArgs),
+    Man(documents::ManArgs),
 }
 
 /// The context of a command that calls a server.
@@ -124,8 +125,8 @@ impl Cli {
             Command::Cancel(args) => block_on(async { cancel::run(args, &session()?).await }),
             Command::Fire(args) => block_on(async { get::fire(args, &session()?).await }),
             Command::Batch(args) => block_on(async { batch::run(args, &session()?).await }),
-            Command::Lease(args) => block_on(async { lease::run(args, &session()?).await }),
-            Command::Settle(args) => block_on(async { settle::run(args, &session()?).await }),
+            Command::Lease(args) => block_on(async { pull::lease(args, &session()?).await }),
+            Command::Settle(args) => block_on(async { pull::settle(args, &session()?).await }),
             Command::Namespace(args) => block_on(async { namespace::run(args, &session()?).await }),
             Command::Resume(args) => block_on(async { resume::run(args, &session()?).await }),
             Command::Dead(args) => block_on(async { dead::run(args, &session()?).await }),
@@ -140,12 +141,12 @@ impl Cli {
                 bench::run(args, named, printer)
             }
             Command::Health(args) => block_on(async { health::run(args, &session()?).await }),
-            Command::Cluster(args) => block_on(async { cluster::run(args, &session()?).await }),
+            Command::Cluster => block_on(async { cluster::run(&session()?).await }),
             Command::Top(args) => block_on(async { top::run(args, &session()?).await }),
             Command::Metrics(args) => block_on(async { metrics::run(args, &session()?).await }),
-            Command::Openapi(_) => block_on(async { openapi::run(&session()?).await }),
-            Command::Completions(args) => completions::run(args, printer),
-            Command::Man(args) => man::run(args, printer),
+            Command::Openapi => block_on(async { documents::openapi(&session()?).await }),
+            Command::Completions(args) => documents::completions(args, printer),
+            Command::Man(args) => documents::man(args, printer),
         }
     }
 
@@ -177,8 +178,8 @@ pub(crate) fn shown() -> clap::Command {
 /// page.
 pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
     match name {
-        "__openapi" => Some(openapi::print_own_document),
-        "__cli-docs" => Some(cli_docs::run),
+        "__openapi" => Some(documents::print_own_openapi),
+        "__cli-docs" => Some(documents::print_cli_reference),
         _ => None,
     }
 }

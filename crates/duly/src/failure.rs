@@ -80,7 +80,7 @@ impl Failure {
                 let label = screen.paint(Tone::Bad, "error:");
                 format!("{label} {}", text::lines(&self.sentence()))
             }
-            Format::Json | Format::Ndjson if screen.is_terminal() => text::json(&self.document()),
+            Format::Json | Format::Ndjson if screen.is_terminal => text::json(&self.document()),
             Format::Json | Format::Ndjson => self.document(),
         };
         // If stderr is closed, the error cannot be printed.

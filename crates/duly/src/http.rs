@@ -4,11 +4,10 @@
 //! percent-encoded in the path. No call is retried: a change with an unknown outcome is reported as
 //! such.
 
+mod failed_call;
 mod lines;
-mod problem;
-mod unreachable;
 
-pub(crate) use self::problem::{Hint, sentence};
+pub(crate) use self::failed_call::{Hint, sentence};
 
 use std::{collections::HashMap, fmt::Display, time::Duration};
 
@@ -80,7 +79,7 @@ impl Http {
 
     /// Returns the server's address without user name and password.
     pub(crate) fn shown(&self) -> String {
-        unreachable::shown(&self.server)
+        failed_call::shown(&self.server)
     }
 
     /// Returns a GET of any path, from the root.
@@ -175,7 +174,7 @@ impl Call<'_> {
         let server = &self.client.server;
         let limit = EXCHANGE_TIMEOUT + self.wait;
         let method = self.method.clone();
-        let unreachable = |error| unreachable::no_response_failure(server, &error, limit, &method);
+        let unreachable = |error| failed_call::no_response_failure(server, &error, limit, &method);
         let mut request = self.client.http.request(self.method, self.url);
         if let Some(body) = self.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
@@ -202,7 +201,7 @@ impl Call<'_> {
         if status.is_success() || self.accepted == Some(status) {
             Ok(HttpResponse { text, server: server.clone() })
         } else {
-            Err(problem::refusal(server, status, &text, &[self.hints, HINTS].concat()))
+            Err(failed_call::refusal(server, status, &text, &[self.hints, HINTS].concat()))
         }
     }
 }

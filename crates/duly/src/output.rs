@@ -52,7 +52,8 @@ pub(crate) struct Printer {
     format: Format,
     /// `true`: only errors are printed.
     pub(crate) is_quiet: bool,
-    screen: OutputStream,
+    /// The properties of stdout.
+    pub(crate) screen: OutputStream,
 }
 
 impl Printer {
@@ -71,11 +72,6 @@ impl Printer {
         self.format == Format::Ndjson
     }
 
-    /// Returns the properties of stdout.
-    pub(crate) fn screen(self) -> OutputStream {
-        self.screen
-    }
-
     /// Prints a JSON document unchanged, or the table of it.
     pub(crate) fn document(
         self,
@@ -91,7 +87,7 @@ impl Printer {
         if self.is_ndjson() {
             document = text::one_line(&document).into();
         }
-        if self.screen.is_terminal() {
+        if self.screen.is_terminal {
             document = text::json(&document).into();
         }
         self.line(&document)

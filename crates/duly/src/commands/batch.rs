@@ -75,8 +75,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             printer.json(&text)?;
         } else if let (Some(number), Some(error)) = (line, &error) {
             let refusal = text::line(&http::sentence(error, &[]));
-            printer
-                .line(&printer.screen().paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
+            printer.line(&printer.screen.paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
         }
         match last {
             Some(LastLine::Stopped { after_line, error }) => {

@@ -78,10 +78,9 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let Some(id) = args.id else {
         return cancel_matching(namespace, &args.filter, &args.confirm, session).await;
     };
-    let query: Vec<_> =
-        args.if_revision.iter().map(|revision| ("if_revision", revision.to_string())).collect();
+    let if_revision = args.if_revision.map(|revision| ("if_revision", revision.to_string()));
     let call = session.http.namespace(Method::DELETE, namespace, &["timers", id.as_str()]);
-    let call = call.query(&query).hints(reschedule::REVISION_HINTS);
+    let call = call.query(if_revision.as_slice()).hints(reschedule::REVISION_HINTS);
     let result = |cancelled: CancelResponse| {
         let mut line = format!("{}  cancelled", text::line(id.as_str()));
         if cancelled.already {

@@ -9,13 +9,9 @@ use crate::{
     output::{Table, Tone, table},
 };
 
-/// Show the nodes of the deployment, as the called server sees them
-#[derive(clap::Args)]
-pub(crate) struct Args {}
-
 /// Runs the command.
-pub(crate) async fn run(_: Args, session: &Session) -> Outcome {
-    let screen = session.printer.screen();
+pub(crate) async fn run(session: &Session) -> Outcome {
+    let screen = session.printer.screen;
     let text = |cluster: ClusterInfo| {
         let counts = [
             ("version", cluster.version),

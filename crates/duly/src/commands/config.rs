@@ -35,43 +35,34 @@ enum Action {
 
 /// The sources of a configuration, besides the environment.
 #[derive(clap::Args)]
-struct SourceArgs {
+pub(super) struct SourceArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(super) config: Option<PathBuf>,
     /// Like that of `duly serve`
     #[arg(long, value_name = "DIR")]
-    data: Option<String>,
+    pub(super) data: Option<String>,
     /// Like that of `duly serve`
     #[arg(long, value_name = "URL")]
-    store: Option<String>,
+    pub(super) store: Option<String>,
     /// Like that of `duly serve`
     #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    pub(super) listen: Option<String>,
 }
 
 impl SourceArgs {
-    fn source(self) -> Source {
-        source(self.config, self.data, self.store, self.listen)
+    /// Returns the source of a configuration: the file, these flags of `duly serve` and the environment.
+    pub(super) fn source(self) -> Source {
+        let flags = [
+            ("--data", key!(store.data), self.data),
+            ("--store", key!(store.url), self.store),
+            ("--listen", key!(server.listen), self.listen),
+        ];
+        let flags = flags.into_iter().filter_map(|(flag, key, value)| {
+            Some(Flag { flag: flag.to_owned(), key, value: value? })
+        });
+        Source { file: self.config, flags: flags.collect(), ..Source::from_env() }
     }
-}
-
-/// Returns the source of a configuration: this file, these flags of `duly serve` and the environment.
-pub(super) fn source(
-    file: Option<PathBuf>,
-    data: Option<String>,
-    store: Option<String>,
-    listen: Option<String>,
-) -> Source {
-    let flags = [
-        ("--data", key!(store.data), data),
-        ("--store", key!(store.url), store),
-        ("--listen", key!(server.listen), listen),
-    ];
-    let flags = flags
-        .into_iter()
-        .filter_map(|(flag, key, value)| Some(Flag { flag: flag.to_owned(), key, value: value? }));
-    Source { file, flags: flags.collect(), ..Source::from_env() }
 }
 
 /// Runs the command.

@@ -23,7 +23,7 @@ pub(crate) async fn fire(timer: TimerArg, session: &Session) -> Outcome {
 
 /// Makes a call whose response is one object with any fields, and prints it.
 pub(crate) async fn show(session: &Session, call: Call<'_>) -> Outcome {
-    let screen = session.printer.screen();
+    let screen = session.printer.screen;
     let pairs = |fields: Fields| table::of_pairs(screen, fields.pairs(when::now()));
     session.print(call, pairs).await
 }

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
         let status = text::line(&readiness.status.replace('_', " "));
         let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
-        Ok(printer.screen().paint(tone, &status) + &warnings.collect::<String>())
+        Ok(printer.screen.paint(tone, &status) + &warnings.collect::<String>())
     })?;
     if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
 }

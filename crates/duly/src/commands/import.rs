@@ -4,7 +4,6 @@
 //! is repeated from the beginning.
 
 mod batch;
-mod counts;
 mod lines;
 mod section;
 mod target_namespace;
@@ -19,10 +18,9 @@ use duly_core::NamespaceName;
 use serde_json::json;
 
 use self::{
-    batch::Batch,
-    counts::{Counts, Fault},
+    batch::{Batch, Counts, Fault},
     lines::{Lines, Text},
-    section::{Section, TimerHandling},
+    section::Section,
 };
 use crate::{
     Outcome,
@@ -127,7 +125,7 @@ impl Import<'_> {
             }
             other => {
                 if let Some(section) = &mut self.section {
-                    section.count_damaged();
+                    section.damaged += 1;
                 }
                 let allowed = "it must have exactly one of namespace, timer, end".to_owned();
                 self.failed(&Fault::of(number, other.err().unwrap_or(allowed)))
@@ -145,7 +143,7 @@ impl Import<'_> {
         let (head, name) = match read {
             Ok(read) => read,
             Err(error) => {
-                self.section = Some(Section::new(None, TimerHandling::Skipped));
+                self.section = Some(Section::default());
                 return self.failed(&Fault::of(number, without_line(&error)));
             }
         };
@@ -156,17 +154,13 @@ impl Import<'_> {
             self.args.create_namespaces,
             self.session,
         );
-        let handling = match ensured.await? {
-            Ok(notes) => {
-                self.notes.extend(notes);
-                TimerHandling::Sent
-            }
-            Err(sentence) => {
-                self.failed(&Fault::of(number, sentence))?;
-                TimerHandling::Skipped
-            }
-        };
-        self.section = Some(Section::new(Some(name), handling));
+        let ensured = ensured.await?;
+        let is_sent = ensured.is_ok();
+        self.section = Some(Section { name: Some(name), is_sent, ..Section::default() });
+        match ensured {
+            Ok(notes) => self.notes.extend(notes),
+            Err(sentence) => self.failed(&Fault::of(number, sentence))?,
+        }
         Ok(())
     }
 
@@ -239,7 +233,7 @@ impl Import<'_> {
         }
         let sentence = text::line(&fault.sentence);
         let line = format!("{}:{}: {sentence}", self.name, fault.number);
-        printer.line(&printer.screen().paint(Tone::Bad, &line))
+        printer.line(&printer.screen.paint(Tone::Bad, &line))
     }
 
     /// Prints the summary.

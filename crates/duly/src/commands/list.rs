@@ -69,7 +69,7 @@ pub(crate) async fn pages(
         } else if printer.is_json() {
             printer.json(&reply.text)?;
         } else if !page.timers.is_empty() {
-            printer.line(&show(&page.timers, when::now()).text(printer.screen()))?;
+            printer.line(&show(&page.timers, when::now()).text(printer.screen))?;
             shown += page.timers.len();
         }
         let Some(next) = &page.cursor else { break };

@@ -1,18 +1,19 @@
 //! `duly namespace`: manages namespaces.
 
-mod forecast;
-mod list;
 mod secret;
 mod set;
 mod settings;
 mod stats;
 
 use clap::Subcommand;
-use duly_api::{Namespace, NamespaceStats, RepairNamespaceResponse, ResumeRequest, Time};
+use duly_api::{
+    Duration, ListNamespacesResponse, Namespace, NamespaceStats, RepairNamespaceResponse,
+    ResumeRequest, Time,
+};
 use duly_core::{NamespaceName, Timestamp};
 use reqwest::Method;
+use serde_json::value::RawValue;
 
-pub(super) use self::list::{all, checked_name, destination};
 use self::settings::Settings;
 use crate::{
     Outcome,
@@ -21,7 +22,7 @@ use crate::{
     commands::get,
     failure::Failure,
     http::{Call, Hint},
-    output::{text, when},
+    output::{Table, Tone, text, when},
 };
 
 /// Requests the counts of a namespace.
@@ -64,7 +65,7 @@ enum Action {
     Stats(NamespaceArg),
     /// Show the state of each lane: its receiver, breaker, backlog and limits
     Lanes(NamespaceArg),
-    Forecast(forecast::Args),
+    Forecast(stats::ForecastArgs),
     Secret(secret::Args),
 }
 
@@ -77,15 +78,74 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         }
         Action::Set(args) => set::run(*args, session).await,
         Action::Get(named) => get::show(session, session.http.get(&named.namespace, &[])).await,
-        Action::List => list::run(session).await,
+        Action::List => list(session).await,
         Action::Delete(args) => delete(args, session).await,
         Action::Pause(args) => pause(args, session).await,
-        Action::Resume(args) => resume(args, session).await,
+        Action::Resume(ResumeArgs { named, at }) => resume(&named.namespace, at, session).await,
         Action::Repair(args) => repair(args, session).await,
         Action::Stats(named) => stats::stats(&named.namespace, session).await,
         Action::Lanes(named) => stats::lanes(&named.namespace, session).await,
-        Action::Forecast(args) => forecast::run(&args, session).await,
+        Action::Forecast(args) => stats::forecast(&args, session).await,
         Action::Secret(args) => secret::run(args, session).await,
+    }
+}
+
+/// Returns every namespace, and the JSON of each as the server sent it.
+pub(super) async fn all(
+    session: &Session,
+) -> Result<(Vec<Namespace>, Vec<Box<RawValue>>), Failure> {
+    let (mut all, mut texts, mut query) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let call = session.http.service(Method::GET, &["namespaces"]);
+        let reply = call.query(&query).send().await?;
+        let page: ListNamespacesResponse = reply.parse()?;
+        texts.extend(reply.items("namespaces")?.into_iter().map(RawValue::to_owned));
+        all.extend(page.namespaces);
+        match page.cursor {
+            Some(next) => query = vec![("cursor", next)],
+            None => return Ok((all, texts)),
+        }
+    }
+}
+
+/// Checks the name of a namespace in a server's response, and returns it.
+pub(super) fn checked_name(namespace: &Namespace) -> Result<NamespaceName, Failure> {
+    let name = &namespace.name;
+    NamespaceName::new(name)
+        .map_err(|error| Failure::new(format_args!("the server named {name:?}: {error}")))
+}
+
+/// Prints every namespace: as one document, one table, or line by line.
+async fn list(session: &Session) -> Outcome {
+    let printer = session.printer;
+    let (all, texts) = all(session).await?;
+    if printer.is_json() {
+        return printer.json_list("namespaces", texts);
+    }
+    let headings = ["name", "state", "weight", "lease", "retention", "destination"];
+    let mut table = Table::new(&headings).numbers(&["weight"]).cut("destination");
+    for row in all {
+        let (tone, state) = match (row.paused, &row.resumes_at) {
+            (true, Some(at)) => {
+                let at = when::with_distance(at, when::now());
+                (Tone::Warning, format!("paused until {at}"))
+            }
+            (true, None) => (Tone::Warning, "paused".to_owned()),
+            (false, _) => (Tone::Plain, "running".to_owned()),
+        };
+        let text = |duration: Option<Duration>| duration.unwrap_or_default().to_string();
+        let (weight, destination) = (row.weight.to_string(), destination(&row));
+        let cells = [row.name, state, weight, text(row.lease), text(row.retention), destination];
+        table.row(tone, cells);
+    }
+    printer.table(&table)
+}
+
+/// Returns the URL of a namespace's destination, or `pull`.
+pub(super) fn destination(namespace: &Namespace) -> String {
+    match namespace.destination.as_ref().and_then(|destination| destination.http.as_ref()) {
+        Some(http) => http.url.clone(),
+        None => "pull".to_owned(),
     }
 }
 
@@ -114,8 +174,8 @@ async fn delete(args: DeleteArgs, session: &Session) -> Outcome {
             Confirm::ask(&format!("Delete {namespace} with {pending} and {dead}?"))?;
         }
     }
-    let query = if args.force { vec![("force", "true".to_owned())] } else { Vec::new() };
-    let call = session.http.namespace(Method::DELETE, namespace, &[]).query(&query);
+    let force = args.force.then(|| ("force", "true".to_owned()));
+    let call = session.http.namespace(Method::DELETE, namespace, &[]).query(force.as_slice());
     call.hints(NOT_EMPTY).send().await?;
     session.printer.document("{}", || Ok(format!("{namespace}  deleted")))
 }
@@ -157,21 +217,13 @@ async fn pause(args: PauseArgs, session: &Session) -> Outcome {
         return print_activity(namespace, pause, session).await;
     }
     pause.send().await?;
-    print_activity(namespace, resume_call(namespace, args.resume_at, session), session).await
+    resume(namespace, args.resume_at, session).await
 }
 
-async fn resume(args: ResumeArgs, session: &Session) -> Outcome {
-    let namespace = &args.named.namespace;
-    print_activity(namespace, resume_call(namespace, args.at, session), session).await
-}
-
-fn resume_call<'a>(
-    namespace: &NamespaceName,
-    at: Option<Timestamp>,
-    session: &'a Session,
-) -> Call<'a> {
+async fn resume(namespace: &NamespaceName, at: Option<Timestamp>, session: &Session) -> Outcome {
     let request = ResumeRequest { namespace: String::new(), at: at.map(Time::from) };
-    session.http.post(namespace, &["resume"]).body(&request)
+    let call = session.http.post(namespace, &["resume"]).body(&request);
+    print_activity(namespace, call, session).await
 }
 
 /// Makes a call that pauses or resumes the namespace, and prints its new state.
@@ -210,8 +262,8 @@ async fn repair(args: RepairArgs, session: &Session) -> Outcome {
             "Keep {namespace} under number {keep} and discard its timers under any other?"
         ))?;
     }
-    let keep: Vec<_> = args.keep.map(|keep| ("keep", keep)).into_iter().collect();
-    let call = session.http.post(namespace, &["repair"]).query(&keep);
+    let keep = args.keep.map(|keep| ("keep", keep));
+    let call = session.http.post(namespace, &["repair"]).query(keep.as_slice());
     let result = |repaired: RepairNamespaceResponse| {
         let done = if repaired.restored { "record restored" } else { "its record is intact" };
         let mut line = format!("{namespace}  {done}");

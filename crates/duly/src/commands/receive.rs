@@ -109,7 +109,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> Outcome {
             ended = &mut server => return ended.map_err(cannot),
             _ = &mut interrupted => return Ok(()),
             Some(delivery) = received.recv() => {
-                printer.document(&delivery.json(), || Ok(delivery.line(printer.screen())))?;
+                printer.document(&delivery.json(), || Ok(delivery.line(printer.screen)))?;
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::{
     Outcome,
     args::values,
     cli::runtime,
-    commands::config::source,
+    commands::config::SourceArgs,
     failure::Failure,
     open_files::{self, ConnectionsLowered},
     output::{Printer, text, when},
@@ -55,8 +55,9 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
-    let listen = args.listen.map(|address| address.to_string());
-    let source = source(args.config, args.data, args.store, listen);
+    let Args { config, data, store, listen } = args;
+    let listen = listen.map(|address| address.to_string());
+    let source = SourceArgs { config, data, store, listen }.source();
     let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
     open_files::raise_limit();

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
     let first = scrape::poll(session).await?;
     let version = scrape::version(session).await;
-    let is_live = printer.screen().is_terminal() && !printer.is_json() && !printer.is_quiet;
+    let is_live = printer.screen.is_terminal && !printer.is_json() && !printer.is_quiet;
     if is_live && !args.once && args.count.is_none() {
         return live::run(session, args.interval, version, first).await;
     }
@@ -91,9 +91,9 @@ fn print(session: &Session, view: &View) -> Outcome {
     }
     let server = session.http.shown();
     let frame = ScreenFrame { server: &server, unreachable_reason: None, keys: None };
-    let columns = printer.screen().width().map_or(SNAPSHOT_COLUMNS, usize::from);
+    let columns = printer.screen.width.map_or(SNAPSHOT_COLUMNS, usize::from);
     let lines = screen::lines(Some(view), &frame, Size { columns, rows: SNAPSHOT_ROWS });
-    let lines: Vec<_> = lines.iter().map(|line| printer.screen().paint(line.0, &line.1)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| printer.screen.paint(line.0, &line.1)).collect();
     printer.line(&(lines.join("\n") + "\n"))
 }
 

@@ -17,7 +17,7 @@ use reqwest::{Method, Response, Url, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::{Call, HINTS, problem, unparsed_failure, unreachable};
+use super::{Call, HINTS, failed_call, unparsed_failure};
 use crate::failure::Failure;
 
 /// Size of the read buffer.
@@ -53,7 +53,7 @@ impl Call<'_> {
             .request(self.method, self.url)
             .header(CONTENT_TYPE, "application/x-ndjson")
             .body(reqwest::Body::wrap(Upload::of(source)));
-        let broken = |error| unreachable::broken(&server, &error, &Method::POST);
+        let broken = |error| failed_call::broken(&server, &error, &Method::POST);
         let response = request.send().await.map_err(broken)?;
         let status = response.status();
         if status.is_success() {
@@ -61,7 +61,7 @@ impl Call<'_> {
             return Ok(ResponseLines { response, server, buffer, consumed, is_ended });
         }
         let text = response.text().await.map_err(broken)?;
-        Err(problem::refusal(&server, status, &text, &[self.hints, HINTS].concat()))
+        Err(failed_call::refusal(&server, status, &text, &[self.hints, HINTS].concat()))
     }
 }
 
@@ -83,7 +83,7 @@ impl ResponseLines {
             self.buffer.drain(..self.consumed);
             self.consumed = 0;
             let chunk = self.response.chunk().await;
-            match chunk.map_err(|error| unreachable::broken(&self.server, &error, &Method::POST))? {
+            match chunk.map_err(|error| failed_call::broken(&self.server, &error, &Method::POST))? {
                 Some(chunk) => self.buffer.extend_from_slice(&chunk),
                 None => self.is_ended = true,
             }

@@ -28,8 +28,8 @@ impl Progress {
     /// Returns a progress line for a command with this printer.
     pub(crate) fn new(printer: Printer) -> Self {
         let screen = OutputStream::stderr();
-        let is_shown = screen.is_terminal() && !printer.is_quiet;
-        let width = usize::from(screen.width().unwrap_or(80)).saturating_sub(1);
+        let is_shown = screen.is_terminal && !printer.is_quiet;
+        let width = usize::from(screen.width.unwrap_or(80)).saturating_sub(1);
         Self { is_shown, width, drawn_at: None, drawn: 0 }
     }
 

@@ -132,7 +132,7 @@ fn bare(screen: OutputStream) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
     table.set_truncation_indicator("…");
-    if let Some(width) = screen.width() {
+    if let Some(width) = screen.width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
     table

@@ -15,9 +15,9 @@ use rustix::termios::tcgetwinsize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutputStream {
     /// `true`: the output is a terminal.
-    is_terminal: bool,
+    pub(crate) is_terminal: bool,
     /// Number of columns, if known.
-    width: Option<u16>,
+    pub(crate) width: Option<u16>,
     /// `true`: the terminal shows colours.
     has_colours: bool,
 }
@@ -60,16 +60,6 @@ impl OutputStream {
             width: if is_terminal { columns().filter(|columns| *columns > 0) } else { None },
             has_colours: is_terminal && colours_are_wanted(),
         }
-    }
-
-    /// Returns `true` if the output is a terminal.
-    pub(crate) fn is_terminal(self) -> bool {
-        self.is_terminal
-    }
-
-    /// Returns the number of columns, if known.
-    pub(crate) fn width(self) -> Option<u16> {
-        self.width
     }
 
     /// Returns the text in the colour of its tone.

@@ -5,39 +5,26 @@ use duly_core::NamespaceName;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::counts::Fault;
+use super::batch::Fault;
 use crate::{commands::export::line::NamespaceEnd, output::text};
 
 /// A namespace whose timers are being read.
+#[derive(Default)]
 pub(super) struct Section {
     /// The namespace's name; none if it cannot be read.
-    name: Option<NamespaceName>,
-    /// The handling of its timers.
-    handling: TimerHandling,
-    timers: u64,
-    dead: u64,
-    /// Lines that could be a timer or a dead letter.
-    damaged: u64,
-}
-
-/// The handling of the timers of a section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimerHandling {
-    /// The timers are sent.
-    Sent,
-    /// The timers are skipped: their namespace does not exist.
-    Skipped,
+    pub(super) name: Option<NamespaceName>,
+    /// `true`: its timers are sent. `false`: they are skipped, since their namespace does not exist.
+    pub(super) is_sent: bool,
+    pub(super) timers: u64,
+    pub(super) dead: u64,
+    /// Lines that cannot be read, and could be a timer or a dead letter.
+    pub(super) damaged: u64,
 }
 
 impl Section {
-    /// Returns a section that begins.
-    pub(super) fn new(name: Option<NamespaceName>, handling: TimerHandling) -> Self {
-        Self { name, handling, timers: 0, dead: 0, damaged: 0 }
-    }
-
     /// Returns the namespace that the timers are sent to, if they are sent.
     pub(super) fn target(&self) -> Option<&NamespaceName> {
-        self.name.as_ref().filter(|_| self.handling == TimerHandling::Sent)
+        self.name.as_ref().filter(|_| self.is_sent)
     }
 
     /// Counts a timer or dead letter.
@@ -51,11 +38,6 @@ impl Section {
         *(if is_dead { &mut self.dead } else { &mut self.timers }) += 1;
     }
 
-    /// Counts a line that cannot be read.
-    pub(super) fn count_damaged(&mut self) {
-        self.damaged += 1;
-    }
-
     /// Returns the fault of the end line, if it has one.
     pub(super) fn end(&self, number: u64, end: &NamespaceEnd) -> Option<Fault> {
         if let Some(name) = self.name.as_ref().filter(|name| name.as_str() != end.namespace) {
@@ -63,12 +45,10 @@ impl Section {
                 format!("the end of {}, but {name} was begun: lines are missing", end.namespace);
             return Some(Fault::of(number, sentence));
         }
-        let expected = end.timers.saturating_add(end.dead);
-        let found = self.timers + self.dead + self.damaged;
         let is_whole = if self.damaged == 0 {
             (self.timers, self.dead) == (end.timers, end.dead)
         } else {
-            found == expected
+            self.timers + self.dead + self.damaged == end.timers.saturating_add(end.dead)
         };
         if is_whole {
             return None;

@@ -136,6 +136,6 @@ fn shown(before: &[String], now: &[String], session: &Session) -> Outcome {
             let tone = if now.contains(fingerprint) { Tone::Plain } else { Tone::Faint };
             table.row(tone, [fingerprint.clone(), state.to_owned()]);
         }
-        Ok(table.text(printer.screen()))
+        Ok(table.text(printer.screen))
     })
 }

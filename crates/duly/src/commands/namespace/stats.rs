@@ -1,13 +1,18 @@
-//! `duly namespace stats` and `lanes`: counts, and the state of each lane.
+//! `duly namespace stats`, `lanes` and `forecast`: counts, the state of each lane, and the timers that
+//! become due, with a bar for each bucket of time.
 
-use duly_api::{Lane, NamespaceStats, PushLane};
-use duly_core::NamespaceName;
+use duly_api::{Lane, NamespaceForecast, NamespaceStats, PushLane};
+use duly_core::{Millis, NamespaceName, Timestamp};
 
 use crate::{
     Outcome,
+    args::{NamespaceArg, values},
     cli::Session,
-    output::{Fields, Table, Tone, table, when},
+    output::{Fields, OutputStream, Table, Tone, table, when},
 };
+
+/// Length of the longest bar, in columns.
+const BAR_COLUMNS: u64 = 40;
 
 /// Prints the counts and the lanes.
 pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outcome {
@@ -19,11 +24,11 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
         let pairs = fields.pairs(when::now()).into_iter();
         // A row without a name continues the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
-        let counts = table::of_pairs(printer.screen(), counts);
+        let counts = table::of_pairs(printer.screen, counts);
         let lanes = if lanes.is_empty() {
             String::new()
         } else {
-            format!("\n{}", of_lanes(&lanes).text(printer.screen()))
+            format!("\n{}", of_lanes(&lanes).text(printer.screen))
         };
         Ok(counts + &lanes)
     })
@@ -74,10 +79,68 @@ fn breaker(push: &PushLane) -> String {
     format!("{}{failures}{probe}", push.breaker)
 }
 
+/// Show how many timers become due in each bucket of future time
+///
+/// Each pending timer is counted once: as overdue, in flight, in the bucket of its due time or next
+/// attempt, or later. Buckets begin at multiples of their length. If timers change meanwhile, the counts
+/// are approximate.
+#[derive(clap::Args)]
+pub(super) struct ForecastArgs {
+    #[command(flatten)]
+    named: NamespaceArg,
+    /// Length of a bucket, 1s to 366d
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
+    bucket: Millis,
+    /// Number of buckets, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32>)]
+    count: u32,
+}
+
+/// Prints the forecast.
+pub(super) async fn forecast(args: &ForecastArgs, session: &Session) -> Outcome {
+    let call = session.http.get(&args.named.namespace, &["forecast"]);
+    let query = [("bucket", args.bucket.to_string()), ("count", args.count.to_string())];
+    let screen = session.printer.screen;
+    session.print(call.query(&query), |forecast| chart(&forecast, when::now(), screen)).await
+}
+
+fn chart(forecast: &NamespaceForecast, now: Timestamp, screen: OutputStream) -> String {
+    let NamespaceForecast { overdue, in_flight, buckets, later, .. } = forecast;
+    let ends = [overdue, later].into_iter().copied();
+    let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
+    let mut rows = Table::new(&["from", "due", ""]).numbers(&["due"]).cut("");
+    let mut row = |name: String, due: u64| {
+        rows.row(Tone::Plain, [name, due.to_string(), bar(due, most)]);
+    };
+    row("overdue".to_owned(), *overdue);
+    for bucket in buckets {
+        let from = bucket.from.clone().unwrap_or_default();
+        row(when::with_distance(&from, now), bucket.due);
+    }
+    row("later".to_owned(), *later);
+    let mut text = rows.text(screen);
+    if *in_flight > 0 {
+        text.push_str(&format!("and {in_flight} in flight\n"));
+    }
+    text
+}
+
+/// Returns a bar in eighths of a column; a value above 0 has at least one eighth.
+fn bar(due: u64, most: u64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    if due == 0 {
+        return String::new();
+    }
+    let share = u128::from(due) * u128::from(BAR_COLUMNS) * 8 / u128::from(most.max(due));
+    let eighths = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
+}
+
 #[cfg(test)]
 mod tests {
+    use duly_api::{Bucket, Time};
+
     use super::*;
-    use crate::output::OutputStream;
 
     #[test]
     fn lane_with_an_open_breaker_shows_its_next_attempt() {
@@ -97,5 +160,42 @@ mod tests {
         for part in ["shut, to the fallback", "open, 10 failures, next attempt in 1m 1s", "100"] {
             assert!(lines[2].contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn bars_are_proportional_and_never_empty() {
+        assert_eq!(bar(0, 100), "");
+        assert_eq!(bar(1, 1_000_000), "▏");
+        assert_eq!(bar(50, 100), "█".repeat(20));
+        assert_eq!(bar(100, 100), "█".repeat(40));
+        assert_eq!(bar(3, 640), "▏");
+        assert_eq!(bar(u64::MAX, u64::MAX), "█".repeat(40));
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_bucket_and_both_ends() {
+        let bucket = |from: &str, due| Bucket { from: Some(Time::Text(from.to_owned())), due };
+        let forecast = NamespaceForecast {
+            overdue: 2,
+            in_flight: 3,
+            buckets: vec![
+                bucket("1970-01-01T00:00:00.000Z", 0),
+                bucket("1970-01-01T00:01:00.000Z", 4),
+            ],
+            later: 1,
+            ..NamespaceForecast::default()
+        };
+        let text = chart(
+            &forecast,
+            Timestamp::from_unix_ms(30_000).expect("in range"),
+            OutputStream::default(),
+        );
+        let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        assert!(lines[1].contains("overdue") && lines[1].ends_with(&"█".repeat(20)), "{text}");
+        assert!(lines[2].contains("30s ago") && lines[2].ends_with('0'), "{text}");
+        assert!(lines[3].contains("in 30s") && lines[3].ends_with(&"█".repeat(40)), "{text}");
+        assert!(lines[4].contains("later") && lines[4].ends_with(&"█".repeat(10)), "{text}");
+        assert_eq!(lines[5], "and 3 in flight");
     }
 }

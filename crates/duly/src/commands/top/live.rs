@@ -146,7 +146,7 @@ impl Live<'_> {
         let size = Size { columns: usize::from(columns), rows: usize::from(rows) };
         let mut stdout = io::stdout().lock();
         for (row, line) in (0..).zip(screen::lines(self.view.as_ref(), &frame, size)) {
-            let text = self.session.printer.screen().paint(line.0, &line.1);
+            let text = self.session.printer.screen.paint(line.0, &line.1);
             queue!(stdout, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
             stdout.write_all(text.as_bytes())?;
         }

@@ -11,7 +11,8 @@ use super::scrape::{Metrics, Series};
 pub(super) struct Comparison<'a> {
     before: &'a Metrics,
     now: &'a Metrics,
-    has_restarted: bool,
+    /// `true`: the server has restarted between the polls.
+    pub(super) has_restarted: bool,
 }
 
 /// The quantiles of a histogram over an interval.
@@ -35,11 +36,6 @@ impl<'a> Comparison<'a> {
                 && series.value > now.0.get(key).map_or(0.0, |series| series.value)
         };
         Self { before, now, has_restarted: before.0.iter().any(has_fallen) }
-    }
-
-    /// Returns `true` if the server has restarted between the polls.
-    pub(super) fn has_restarted(&self) -> bool {
-        self.has_restarted
     }
 
     /// Returns the growth of the counters with this name and the wanted labels.

@@ -91,7 +91,7 @@ impl View {
             version,
             ready: now.readiness.is_ready(),
             reasons: now.readiness.reasons_in_words(),
-            restarted: comparison.has_restarted(),
+            restarted: comparison.has_restarted,
             per_second: Activity::of(dead, |name, wants| {
                 per_second(comparison.growth(name, wants), interval)
             }),

@@ -13,7 +13,7 @@ fn growth_includes_series_with_new_labels() {
     let before = Metrics::parse("a_total{x=\"1\"} 5\nb_total 9\n");
     let now = Metrics::parse("a_total{x=\"1\"} 8\na_total{x=\"2\"} 4\nb_total 9\n");
     let between = Comparison::new(&before, &now);
-    assert!(!between.has_restarted());
+    assert!(!between.has_restarted);
     assert!(close(between.growth("a_total", all), 7.0));
     assert!(close(between.growth("a_total", |series| series.label("x") == Some("2")), 4.0));
     assert!(close(between.growth("b_total", all), 0.0));
@@ -27,7 +27,7 @@ fn after_a_restart_counts_are_recent_and_rates_not_negative() {
     for now in ["a_total 2\nb_total 10\n", "b_total 10\n"] {
         let now = Metrics::parse(now);
         let between = Comparison::new(&before, &now);
-        assert!(between.has_restarted());
+        assert!(between.has_restarted);
         assert!(between.growth("a_total", all) <= 2.0);
         assert!(close(between.growth("b_total", all), 10.0));
     }
@@ -37,7 +37,7 @@ fn after_a_restart_counts_are_recent_and_rates_not_negative() {
 fn a_gauge_that_falls_is_no_restart() {
     let (before, now) =
         (Metrics::parse("duly_deployment_due 5"), Metrics::parse("duly_deployment_due 1"));
-    assert!(!Comparison::new(&before, &now).has_restarted());
+    assert!(!Comparison::new(&before, &now).has_restarted);
 }
 
 #[test]

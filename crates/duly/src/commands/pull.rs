@@ -1,8 +1,8 @@
-//! `duly settle`: settles leased firings.
+//! `duly lease` and `duly settle`: lease due firings of the pull lane, and settle them.
 
 use duly_api::{
-    Ack, DeadVerdict, Duration, ExtendVerdict, RetryVerdict, SettleOutcome, SettleResponse,
-    SettleResult, Settlement,
+    Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, RetryVerdict,
+    SettleOutcome, SettleResponse, SettleResult, Settlement,
 };
 use duly_core::{Millis, NamespaceName};
 use serde_json::json;
@@ -13,12 +13,70 @@ use crate::{
     cli::Session,
     failure::Failure,
     http::HttpResponse,
-    output::{Table, Tone, text},
+    output::{Table, Tone, text, timers, when},
 };
+
+/// Lease due firings whose destination is pull
+///
+/// Until the lease ends no other consumer gets them; settle them with `duly settle`.
+#[derive(clap::Args)]
+pub(crate) struct LeaseArgs {
+    #[command(flatten)]
+    named: NamespaceArg,
+    /// Most firings to lease
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<1, 10_000>)]
+    max: u16,
+    /// Wait up to this long for the first one, at most 60s
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    wait: Option<Millis>,
+    /// Length of the lease, 1s to 12h; default is the namespace's setting
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    lease: Option<Millis>,
+    /// Most bytes of payload
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    max_bytes: Option<u64>,
+    /// Acknowledge the firings after they are printed
+    #[arg(long)]
+    ack: bool,
+}
+
+/// Leases firings.
+pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
+    let request = LeaseRequest {
+        namespace: String::new(),
+        max: Some(args.max.into()),
+        max_bytes: args.max_bytes,
+        lease: args.lease.map(Duration::from),
+        wait: args.wait.map(Duration::from),
+    };
+    let call = session.http.post(&args.named.namespace, &["lease"]);
+    let call = call.body(&request).waiting(args.wait.unwrap_or_default().to_std());
+    let reply = call.send().await?;
+    let LeaseResponse { firings, paused } = reply.parse()?;
+    let printer = session.printer;
+    // Printed before it is acknowledged: a firing that could not be printed is leased again.
+    if printer.is_ndjson() {
+        printer.json_list("firings", reply.items("firings")?)?;
+    } else {
+        printer.document(&reply.text, || {
+            Ok(match (firings.is_empty(), paused) {
+                (true, true) => "none: the namespace is paused".to_owned(),
+                (true, false) => "none".to_owned(),
+                (false, _) => timers::firings(&firings, when::now()).text(printer.screen),
+            })
+        })?;
+    }
+    let tokens: Vec<_> = firings.into_iter().map(|firing| firing.token).collect();
+    if args.ack && !tokens.is_empty() {
+        let verdict = Settlement { ack: Some(Ack {}), ..Settlement::default() };
+        refused(&request_settlements(session, &args.named.namespace, &tokens, &verdict).await?.1)?;
+    }
+    Ok(())
+}
 
 /// Settle leased firings: acknowledge, retry or dead-letter them, or extend their leases
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SettleArgs {
     #[command(flatten)]
     named: NamespaceArg,
     /// The tokens of the leases, as `duly lease` printed them
@@ -62,36 +120,27 @@ struct VerdictArgs {
     extend: Option<Millis>,
 }
 
-/// Runs the command.
-pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+/// Settles firings.
+pub(crate) async fn settle(args: SettleArgs, session: &Session) -> Outcome {
     let verdict = args.verdict.settlement(args.after, args.reason);
-    let (reply, results) = settle(session, &args.named.namespace, &args.tokens, &verdict).await?;
+    let SettleArgs { named: NamespaceArg { namespace }, tokens, .. } = args;
+    let (reply, results) = request_settlements(session, &namespace, &tokens, &verdict).await?;
     let printer = session.printer;
     printer.document(&reply.text, || {
         let words = results.iter().map(word);
-        if args.tokens.len() == 1 {
+        if tokens.len() == 1 {
             return Ok(words.map(|word| text::line(&word)).collect());
         }
         let mut table = Table::new(&["token", "outcome"]);
-        for (token, word) in args.tokens.iter().zip(words) {
+        for (token, word) in tokens.iter().zip(words) {
             table.row(Tone::Plain, [token.clone(), word]);
         }
-        Ok(table.text(printer.screen()))
+        Ok(table.text(printer.screen))
     })?;
     refused(&results)
 }
 
-/// Acknowledges the firings of these tokens.
-pub(crate) async fn ack(
-    session: &Session,
-    namespace: &NamespaceName,
-    tokens: &[String],
-) -> Outcome {
-    let verdict = Settlement { ack: Some(Ack {}), ..Settlement::default() };
-    refused(&settle(session, namespace, tokens, &verdict).await?.1)
-}
-
-async fn settle(
+async fn request_settlements(
     session: &Session,
     namespace: &NamespaceName,
     tokens: &[String],

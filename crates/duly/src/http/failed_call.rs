@@ -1,7 +1,10 @@
-//! Formats a problem document (RFC 9457) as one message for people.
+//! Messages for failed calls: for a problem document (RFC 9457), and for calls that got no response.
+
+use std::{error::Error, io, time::Duration};
 
 use duly_api::{Problem, Words as _};
-use reqwest::{StatusCode, Url};
+use duly_core::Millis;
+use reqwest::{Method, StatusCode, Url};
 
 use crate::failure::Failure;
 
@@ -11,29 +14,21 @@ pub(crate) type Hint = (&'static str, &'static str);
 
 /// Returns the failure for a refusal, with its hint.
 pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
-    match serde_json::from_str::<Problem>(body) {
-        Ok(problem) => {
-            let message = match is_about_path(&problem, server.path()) {
-                true => format!("{}{}", sentence(&problem, &[]), path_hint(server)),
-                false => sentence(&problem, hints),
-            };
-            Failure::Refused { message, problem: body.to_owned() }
-        }
-        Err(_) => {
-            let path = match status == StatusCode::NOT_FOUND && server.path() != "/" {
-                true => path_hint(server),
-                false => String::new(),
-            };
-            let what = "but not as a Duly server: check the address";
-            Failure::coded(
-                "not_duly",
-                format_args!(
-                    "{server} responded with {status}, \
-                                                     {what}{path}"
-                ),
-            )
-        }
-    }
+    let Ok(problem) = serde_json::from_str::<Problem>(body) else {
+        let is_path = status == StatusCode::NOT_FOUND && server.path() != "/";
+        let hint = if is_path { path_hint(server) } else { String::new() };
+        let what = "but not as a Duly server: check the address";
+        return Failure::coded(
+            "not_duly",
+            format_args!("{server} responded with {status}, {what}{hint}"),
+        );
+    };
+    let message = if is_about_path(&problem, server.path()) {
+        sentence(&problem, &[]) + &path_hint(server)
+    } else {
+        sentence(&problem, hints)
+    };
+    Failure::Refused { message, problem: body.to_owned() }
 }
 
 /// Returns a hint that the path of the server's address may be wrong.
@@ -64,7 +59,7 @@ pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
     }
     sentence.push_str(&format!(" ({})", problem.code));
     if let Some(wait_ms) = problem.retry_after_ms {
-        let wait = duly_core::Millis::from_ms(wait_ms);
+        let wait = Millis::from_ms(wait_ms);
         sentence.push_str(&format!("; try again in {wait}"));
     }
     let fits = |when: &str| {
@@ -76,6 +71,87 @@ pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
         sentence.push_str(hint);
     }
     sentence
+}
+
+/// Returns the failure for a call that got no response.
+pub(super) fn no_response_failure(
+    server: &Url,
+    error: &reqwest::Error,
+    limit: Duration,
+    method: &Method,
+) -> Failure {
+    if error.is_timeout() && !error.is_connect() {
+        let server = shown(server);
+        let limit = Millis::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        return no_response(&format!("no response from {server} within {limit}"), method);
+    }
+    broken(server, error, method)
+}
+
+/// Returns the failure for a call without a time limit that did not get its whole response.
+pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> Failure {
+    let server = shown(server);
+    let (is_refused, cause) = root(error);
+    if error.is_connect() {
+        return not_listening(&server, (!is_refused).then_some(&*cause));
+    }
+    let what = "was lost before the response was complete";
+    no_response(&format!("the connection to {server} {what} ({cause})"), method)
+}
+
+/// Returns the failure for a call that was sent. The outcome of a read is not in doubt.
+fn no_response(what: &str, method: &Method) -> Failure {
+    if method.is_safe() {
+        let words = format_args!("{what}; nothing was changed: repeat the command");
+        return Failure::coded("no_answer", words);
+    }
+    Failure::coded(
+        "outcome_unknown",
+        format_args!("{what}: the outcome is unknown; check it before you repeat the command"),
+    )
+}
+
+/// Returns the failure for a server that cannot be connected to. There is a cause unless the system
+/// refused the connection.
+fn not_listening(server: &str, cause: Option<&str>) -> Failure {
+    let cause = match cause {
+        None => String::new(),
+        // rustls reports this for a response that is not TLS.
+        Some(cause) if cause.contains("InvalidContentType") => {
+            " (it does not speak TLS: write http:// instead of https://)".to_owned()
+        }
+        Some(cause) => format!(" ({cause})"),
+    };
+    Failure::coded(
+        "unreachable",
+        format_args!(
+            "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
+        ),
+    )
+}
+
+/// Returns the server's address without user name and password.
+pub(super) fn shown(server: &Url) -> String {
+    let mut shown = server.clone();
+    // An address that cannot have these refuses them, and has none.
+    shown.set_password(None).ok();
+    shown.set_username("").ok();
+    shown.as_str().trim_end_matches('/').to_owned()
+}
+
+/// Returns `true` if the connection was refused, and the innermost cause.
+fn root(error: &reqwest::Error) -> (bool, String) {
+    let mut refused = false;
+    let mut cause: &dyn Error = error;
+    loop {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            refused |= io.kind() == io::ErrorKind::ConnectionRefused;
+        }
+        match cause.source() {
+            Some(inner) => cause = inner,
+            None => return (refused, cause.to_string()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -157,5 +233,19 @@ mod tests {
         for body in ["", "<html>", "{}", r#"{"error":"x"}"#] {
             assert!(message(body).contains("not as a Duly server"), "{body}");
         }
+    }
+
+    #[test]
+    fn only_a_change_has_an_unknown_outcome() {
+        let texts = |method| no_response("no response", &method).to_string();
+        assert!(texts(Method::POST).contains("the outcome is unknown"));
+        let read = texts(Method::GET);
+        assert!(read.contains("nothing was changed") && !read.contains("unknown"), "{read}");
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let server = Url::parse("https://me:secret@timers.example:8443/").expect("a URL");
+        assert_eq!(shown(&server), "https://timers.example:8443");
     }
 }
