@@ -27,7 +27,6 @@ macro_rules! read {
 
 mod many;
 mod namespaces;
-mod pages;
 pub(crate) mod pulling;
 mod reading;
 mod writing;

@@ -7,10 +7,7 @@ use duly_api::{
     v1,
 };
 
-use super::{
-    Client, namespace_of,
-    pages::{Page, listing},
-};
+use super::{Client, namespace_of};
 use crate::{
     error::{Error, Result},
     list::Listing,
@@ -81,18 +78,14 @@ impl Client {
 
     /// Returns all namespaces, in order of their names, as a stream.
     pub fn namespaces(&self) -> Listing<Namespace> {
-        let client = self.clone();
         let first = v1::ListNamespacesRequest { limit: Some(PAGE), cursor: None };
-        let read_page = move |request: v1::ListNamespacesRequest| {
-            let client = client.clone();
-            async move {
-                let page = read!(client, namespaces.list, request.clone())?;
-                let cursor = page.cursor.is_some().then_some(page.cursor);
-                let next = cursor.map(|cursor| v1::ListNamespacesRequest { cursor, ..request });
-                Ok(Page { items: page.namespaces, next })
-            }
+        let read_page = |client: Client, request: v1::ListNamespacesRequest| async move {
+            let page = read!(client, namespaces.list, request.clone())?;
+            let next =
+                page.cursor.map(|it| v1::ListNamespacesRequest { cursor: Some(it), ..request });
+            Ok((page.namespaces, next))
         };
-        listing(Ok(first), read_page)
+        Listing::of_pages(self.clone(), Ok(first), read_page)
     }
 
     /// Pauses a namespace. After this no claim is granted; schedules are still accepted.

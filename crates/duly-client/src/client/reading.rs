@@ -8,10 +8,7 @@ use duly_api::{
 };
 use duly_core::TimerId;
 
-use super::{
-    Client, namespace_of,
-    pages::{Page, listing},
-};
+use super::{Client, namespace_of};
 use crate::{
     error::{Error, Result},
     list::Listing,
@@ -43,16 +40,12 @@ impl Client {
     pub fn list(&self, namespace: &str, request: ListRequest) -> Listing<Timer> {
         let first = namespace_of(namespace, &request.namespace)
             .map(|namespace| ListRequest { namespace, ..request });
-        let client = self.clone();
-        let read_page = move |request: ListRequest| {
-            let client = client.clone();
-            async move {
-                let page = read!(client, timers.list, request.clone())?;
-                let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
-                Ok(Page { items: page.timers, next })
-            }
+        let read_page = |client: Client, request: ListRequest| async move {
+            let page = read!(client, timers.list, request.clone())?;
+            let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
+            Ok((page.timers, next))
         };
-        listing(first.map_err(Error::from), read_page)
+        Listing::of_pages(self.clone(), first.map_err(Error::from), read_page)
     }
 
     /// Returns one page of a list: the first, or the one at the `cursor` of the request.
