@@ -9,12 +9,17 @@ use tokio::{task::Id, time::Instant};
 
 /// A running handler.
 #[derive(Debug)]
-pub(super) struct RunningHandler {
-    pub(super) delivery_id: Arc<str>,
-    /// Token of its lease; none after its connection was lost or its lease ended.
-    pub(super) token: Option<String>,
+struct RunningHandler {
+    delivery_id: Arc<str>,
+    /// Its lease; none after its connection was lost or its lease ended.
+    lease: Option<HandlerLease>,
+}
+
+#[derive(Debug)]
+struct HandlerLease {
+    token: String,
     /// Its place in the order of lease extensions.
-    extension: Option<ExtensionOrder>,
+    extension: ExtensionOrder,
 }
 
 /// A time, with a number that orders equal times.
@@ -34,7 +39,7 @@ impl RunningHandlers {
     pub(super) fn begin(&mut self, id: Id, delivery_id: &str, token: String, extend_at: Instant) {
         let delivery_id: Arc<str> = delivery_id.into();
         self.by_delivery.insert(Arc::clone(&delivery_id), id);
-        self.handlers.insert(id, RunningHandler { delivery_id, token: None, extension: None });
+        self.handlers.insert(id, RunningHandler { delivery_id, lease: None });
         self.set_lease(id, token, extend_at);
     }
 
@@ -54,22 +59,21 @@ impl RunningHandlers {
     fn set_lease(&mut self, id: Id, token: String, extend_at: Instant) {
         let Some(handler) = self.handlers.get_mut(&id) else { return };
         self.sequence += 1;
-        let order = (extend_at, self.sequence);
-        handler.token = Some(token);
-        if let Some(old) = handler.extension.replace(order) {
-            self.extensions.remove(&old);
+        let extension = (extend_at, self.sequence);
+        if let Some(old) = handler.lease.replace(HandlerLease { token, extension }) {
+            self.extensions.remove(&old.extension);
         }
-        self.extensions.insert(order, id);
+        self.extensions.insert(extension, id);
     }
 
-    /// Removes a handler that has ended, and returns it.
-    pub(super) fn end(&mut self, id: Id) -> Option<RunningHandler> {
-        let handler = self.handlers.remove(&id)?;
-        self.by_delivery.remove(&handler.delivery_id);
-        if let Some(order) = handler.extension {
-            self.extensions.remove(&order);
+    /// Removes a handler that has ended. Returns its delivery id, and the token of its lease.
+    pub(super) fn end(&mut self, id: Id) -> Option<(Arc<str>, Option<String>)> {
+        let RunningHandler { delivery_id, lease } = self.handlers.remove(&id)?;
+        self.by_delivery.remove(&delivery_id);
+        if let Some(lease) = &lease {
+            self.extensions.remove(&lease.extension);
         }
-        Some(handler)
+        Some((delivery_id, lease.map(|lease| lease.token)))
     }
 
     /// Returns the time of the next lease extension.
@@ -85,9 +89,8 @@ impl RunningHandlers {
             && entry.key().0 <= now
         {
             let id = entry.remove();
-            let Some(handler) = self.handlers.get_mut(&id) else { continue };
-            handler.extension = None;
-            if let Some(token) = handler.token.clone() {
+            let lease = self.handlers.get(&id).and_then(|handler| handler.lease.as_ref());
+            if let Some(token) = lease.map(|lease| lease.token.clone()) {
                 tokens.push(token.clone());
                 self.set_lease(id, token, next);
             }
@@ -97,21 +100,17 @@ impl RunningHandlers {
 
     /// Marks a lease as lost; its handler runs on.
     pub(super) fn mark_lost(&mut self, token: &str) {
-        let lost = |handler: &&mut RunningHandler| handler.token.as_deref() == Some(token);
-        if let Some(handler) = self.handlers.values_mut().find(lost) {
-            handler.token = None;
-            if let Some(order) = handler.extension.take() {
-                self.extensions.remove(&order);
-            }
+        let mut leases = self.handlers.values_mut().map(|handler| &mut handler.lease);
+        let lost = leases.find(|lease| lease.as_ref().is_some_and(|lease| lease.token == token));
+        if let Some(lease) = lost.and_then(Option::take) {
+            self.extensions.remove(&lease.extension);
         }
     }
 
     /// Marks all leases as lost, because the connection is lost; the handlers run on.
     pub(super) fn mark_all_lost(&mut self) {
         self.extensions.clear();
-        for handler in self.handlers.values_mut() {
-            (handler.token, handler.extension) = (None, None);
-        }
+        self.handlers.values_mut().for_each(|handler| handler.lease = None);
     }
 
     /// Removes all handlers, and returns their number.

@@ -105,7 +105,7 @@ impl Session {
 
     /// Serves the stream until it ends.
     pub(super) async fn run(mut self, worker: &mut Worker) -> StreamEnd {
-        let mut stopped = worker.stopped();
+        let mut stopped = worker.stopped.clone();
         // Deadline for the last results.
         let mut flush_deadline = None;
         loop {

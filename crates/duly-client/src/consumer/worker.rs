@@ -11,11 +11,10 @@ use tokio::{
 };
 
 use super::{
-    Failure, Handler,
+    Failure, Handler, Options,
     counts::Counters,
-    options::Options,
     recent_deliveries::RecentDeliveries,
-    running_handlers::{RunningHandler, RunningHandlers},
+    running_handlers::RunningHandlers,
     session::{Session, StreamEnd},
 };
 use crate::{
@@ -43,7 +42,8 @@ pub(super) struct Worker {
     /// Deadline of running handlers, once the consumer is stopping.
     pub(super) stops_at: Option<Instant>,
     handler: Call,
-    stopped: watch::Receiver<bool>,
+    /// Notified of a stop.
+    pub(super) stopped: watch::Receiver<bool>,
 }
 
 impl Worker {
@@ -172,11 +172,6 @@ impl Worker {
         self.counters.aborted.add(self.running.clear());
     }
 
-    /// Returns the receiver that is notified of a stop.
-    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
-        self.stopped.clone()
-    }
-
     /// Calls the handler in a task of its own.
     pub(super) fn begin(&mut self, firing: Firing, extend_at: Instant) {
         let (token, delivery_id) = (firing.token.clone(), firing.delivery_id.clone());
@@ -199,7 +194,7 @@ impl Worker {
                 (id, Some(failure))
             }
         };
-        let RunningHandler { delivery_id, token, .. } = self.running.end(id)?;
+        let (delivery_id, token) = self.running.end(id)?;
         if failure.is_none() {
             self.recent.remember(&delivery_id, Instant::now());
         }
