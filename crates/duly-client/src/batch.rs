@@ -17,10 +17,16 @@
 //! 5. Everything has a limit: operations and bytes of a batch, batches under way, and bytes of all
 //!    operations that wait or are under way.
 
-mod operation_state;
 mod queue;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
 use duly_api::{Operation, OperationResult};
 use parking_lot::Mutex;
@@ -31,10 +37,7 @@ use tokio::{
 };
 
 pub(crate) use self::queue::of_item;
-use self::{
-    operation_state::{OperationState, WithdrawOnDrop},
-    queue::{OperationQueue, QueuedOperation},
-};
+use self::queue::{OperationQueue, QueuedOperation};
 use crate::{
     connection::Connection,
     error::{Error, Result},
@@ -129,5 +132,44 @@ impl Batches {
             Err(_elapsed) => Err(Error::no_response(limit)),
             Ok(Err(_gone)) => Err(queue::stopped()),
         }
+    }
+}
+
+const WAITS: u8 = 0;
+const SENT: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// The state of an operation in a queue: waiting, sent or withdrawn. The first of the last two wins.
+#[derive(Debug, Default)]
+struct OperationState(AtomicU8);
+
+impl OperationState {
+    /// Marks the operation as sent. Returns `false` if it was withdrawn.
+    fn mark_sent(&self) -> bool {
+        self.swap(WAITS, SENT)
+    }
+
+    /// Withdraws the operation. Returns `false` if it was sent.
+    fn withdraw(&self) -> bool {
+        self.swap(WAITS, WITHDRAWN)
+    }
+
+    /// Marks a sent operation as waiting again. Only for one that was certainly not carried out.
+    fn mark_unsent(&self) {
+        self.swap(SENT, WAITS);
+    }
+
+    fn swap(&self, from: u8, to: u8) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// The caller's handle of an operation: withdraws it when dropped.
+#[derive(Debug)]
+struct WithdrawOnDrop(Arc<OperationState>);
+
+impl Drop for WithdrawOnDrop {
+    fn drop(&mut self) {
+        self.0.withdraw();
     }
 }

@@ -1,11 +1,10 @@
 //! The builder of a client: an address and options. It checks everything before it connects.
 
-mod url;
-
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::HeaderValue;
+use http::{HeaderValue, Uri, uri::Scheme};
+use tonic::transport::Endpoint;
 
 use crate::{
     batch::{Batches, Batching},
@@ -23,6 +22,10 @@ const MIB: usize = 1024 * 1024;
 /// Silence on a connection with calls after which it is pinged, and the time for the reply. So a dead
 /// connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// The addresses that are allowed.
+const URLS_ALLOWED: &str = "http://host:port or https://host:port, such as http://127.0.0.1:3859, with a \
+                       path only where a proxy serves Duly below it";
 
 /// Builds a [`Client`]; see [`Client::builder`].
 #[derive(Clone)]
@@ -149,7 +152,7 @@ impl Builder {
         self.check()?;
         let authorization = self.credentials.as_ref().map(Credentials::header).transpose()?;
         check_runtime("build", "called within a Tokio runtime")?;
-        let (endpoint, path_prefix) = url::endpoint(&self.url)?;
+        let (endpoint, path_prefix) = endpoint(&self.url)?;
         let mut endpoint = endpoint
             .connect_timeout(self.connect_timeout)
             .tcp_nodelay(true)
@@ -161,7 +164,7 @@ impl Builder {
             Invalid::new("user_agent", agent, "visible ASCII characters and spaces")
         })?;
         #[cfg(feature = "tls")]
-        if url::is_https(&endpoint) {
+        if endpoint.uri().scheme() == Some(&Scheme::HTTPS) {
             endpoint = self.tls.apply(endpoint)?;
         }
         let channel =
@@ -193,6 +196,47 @@ impl Builder {
         within("batching.bytes_max", bytes_max, 1, 32 * MIB)?;
         within("batching.waiting_bytes_max", waiting_bytes_max, MIB, BYTES_MAX)?;
         within("message_bytes_max", self.message_bytes_max, MIB, BYTES_MAX)
+    }
+}
+
+/// Checks an address. Returns its endpoint, and the path prefix of every call.
+fn endpoint(url: &str) -> Result<(Endpoint, Option<Arc<str>>), Invalid> {
+    // Never shown whole: the text before the @ may be a password.
+    let refuse = |why: &str| {
+        Invalid::new("url", without_credentials(url), format!("{URLS_ALLOWED} ({why})"))
+    };
+    let uri: Uri = url.parse().map_err(|error| refuse(&format!("{error}")))?;
+    match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => {}
+        Some(scheme) if *scheme == Scheme::HTTPS && cfg!(feature = "tls") => {}
+        Some(scheme) if *scheme == Scheme::HTTPS => {
+            return Err(refuse("https needs the feature \"tls\" of duly-client"));
+        }
+        Some(scheme) => return Err(refuse(&format!("{scheme} is another protocol"))),
+        None => return Err(refuse("it does not begin with http:// or https://")),
+    }
+    let authority = uri.authority().ok_or_else(|| refuse("it names no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(refuse(
+            "it has a name or password in it: give the builder a token, or use its basic()",
+        ));
+    }
+    if authority.host().is_empty() {
+        return Err(refuse("it names no host"));
+    }
+    if uri.query().is_some() {
+        return Err(refuse("it has a query"));
+    }
+    let path = uri.path().trim_end_matches('/');
+    let path_prefix = (!path.is_empty()).then(|| Arc::from(path));
+    let endpoint = Endpoint::from_shared(url.to_owned());
+    Ok((endpoint.map_err(|error| refuse(&error.to_string()))?, path_prefix))
+}
+
+fn without_credentials(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => url.to_owned(),
     }
 }
 

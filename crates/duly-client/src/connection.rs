@@ -4,17 +4,25 @@
 //! call sends its remaining time, so that the server ends it in time. In any case the call ends here at
 //! its deadline.
 
-mod authorized_channel;
-
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use duly_api::v1::{
     cluster_client::ClusterClient, namespaces_client::NamespacesClient, timers_client::TimersClient,
 };
+use http::{HeaderValue, Uri, header::AUTHORIZATION, uri::PathAndQuery};
 use tokio::time::{Instant, timeout_at};
-use tonic::{Request, Response, Status};
+use tonic::{
+    Request, Response, Status,
+    body::Body,
+    transport::{Channel, channel::ResponseFuture},
+};
+use tower_service::Service;
 
-pub(crate) use self::authorized_channel::AuthorizedChannel;
 use crate::error::{Error, Result, of_status};
 
 /// The connection to a server.
@@ -75,4 +83,42 @@ impl Connection {
             Err(_elapsed) => Err(Error::no_response(limit)),
         }
     }
+}
+
+/// A connection that adds the caller's credentials and a path prefix to each call.
+#[derive(Clone, Debug)]
+pub(crate) struct AuthorizedChannel {
+    pub(crate) channel: Channel,
+    /// Value of the `authorization` header. Marked as sensitive, so that no `Debug` shows it.
+    pub(crate) authorization: Option<HeaderValue>,
+    /// Path prefix of every call, if a proxy serves the server below one: `/duly`.
+    pub(crate) path_prefix: Option<Arc<str>>,
+}
+
+impl Service<http::Request<Body>> for AuthorizedChannel {
+    type Response = http::Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::poll_ready(&mut self.channel, context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> ResponseFuture {
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(path_prefix) = &self.path_prefix {
+            add_path_prefix(request.uri_mut(), path_prefix);
+        }
+        Service::call(&mut self.channel, request)
+    }
+}
+
+fn add_path_prefix(uri: &mut Uri, path_prefix: &str) {
+    let mut parts = std::mem::take(uri).into_parts();
+    let path = parts.path_and_query.as_ref().map_or("/", PathAndQuery::as_str);
+    let path = format!("{path_prefix}{path}");
+    parts.path_and_query = Some(path.try_into().expect("a path behind a path is one"));
+    *uri = Uri::from_parts(parts).expect("only its path has changed");
 }

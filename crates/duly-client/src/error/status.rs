@@ -25,9 +25,7 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
         .and_then(|info| info.metadata.get("code"))
         .and_then(|code| code_of(code));
     match code {
-        Some(code) => said(code, status.message().to_owned(), |code, detail| {
-            with_details(Problem::new(code, detail), &details)
-        }),
+        Some(code) => said(code, with_details(Problem::new(code, status.message()), &details)),
         None if is_not_connected(status) => {
             Error::Unreachable { server: server.to_owned(), reason: reason(status) }
         }
@@ -40,18 +38,20 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
 impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
         match code_of(&problem.code) {
-            Some(code) => said(code, problem.detail.clone(), |_, _| problem),
+            Some(code) => said(code, problem),
             None => Self::bad_response(format!("the code {} is unknown", problem.code)),
         }
     }
 }
 
 /// Returns the error that Duly described.
-fn said(code: Code, detail: String, problem: impl FnOnce(Code, String) -> Problem) -> Error {
+fn said(code: Code, problem: Problem) -> Error {
     match code {
-        Code::Aborted | Code::DeadlineExceeded => Error::unknown(code, detail),
-        Code::Internal => Error::Unknown { code, reason: detail, retry: RetryAdvice::Never },
-        _ => Error::Refused(Box::new(Refusal { code, problem: problem(code, detail) })),
+        Code::Aborted | Code::DeadlineExceeded => Error::unknown(code, problem.detail),
+        Code::Internal => {
+            Error::Unknown { code, reason: problem.detail, retry: RetryAdvice::Never }
+        }
+        _ => Error::Refused(Box::new(Refusal { code, problem })),
     }
 }
 
