@@ -63,8 +63,6 @@ mod claim;
 mod connection;
 mod coordinators;
 mod deployment;
-#[cfg(test)]
-mod direct_scripts;
 mod ending;
 mod error;
 mod health;
@@ -99,3 +97,8 @@ use error::Opened;
 pub use keys::SHARDS_MAX;
 pub use options::{Create, OnRollback, Options};
 pub use store::RedisStore;
+
+#[cfg(test)]
+mod tests {
+    pub(crate) mod direct_scripts;
+}

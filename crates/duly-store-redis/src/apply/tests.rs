@@ -26,7 +26,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
-    Options, RedisStore, case::Case, deployment::ReadRequest, direct_scripts::name, token::Ticket,
+    Options, RedisStore, case::Case, deployment::ReadRequest, tests::direct_scripts::name,
+    token::Ticket,
 };
 
 const SHARD: ShardId = ShardId(0);

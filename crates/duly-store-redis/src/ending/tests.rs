@@ -11,9 +11,9 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::{
     Options, RedisStore,
-    direct_scripts::{self, name},
     namespaces::{CoordinatorState, CoordinatorWrite, NextNamespace, SettingsAuthor},
     quota::Allocations,
+    tests::direct_scripts::{self, name},
 };
 
 mod emptied;

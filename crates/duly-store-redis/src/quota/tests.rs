@@ -14,9 +14,9 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::{
     Options, RedisStore,
-    direct_scripts::{self, name, shard, timer},
     namespaces::namespace_arguments,
     settings,
+    tests::direct_scripts::{self, name, shard, timer},
 };
 
 const SHARDS: u16 = 4;

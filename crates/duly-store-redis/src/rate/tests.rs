@@ -9,7 +9,7 @@ use duly_store::{
 
 use crate::{
     Options, RedisStore,
-    direct_scripts::{self, name},
+    tests::direct_scripts::{self, name},
 };
 
 async fn store(per_second: u32) -> (Server, RedisStore) {
