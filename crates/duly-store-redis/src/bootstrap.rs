@@ -23,7 +23,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     OpenError, Opened, Options,
-    change::{AT_ONCE, flag},
+    change::{AT_ONCE, at_once, flag},
     connection::Call,
     coordinators,
     error::damaged,
@@ -125,11 +125,11 @@ fn expect_name(identity: &Identity, options: &Options, address: &str) -> Opened<
 /// Looks for a deployment by the markers of the shards that reply, when its record cannot be read.
 /// Returns `None` only if every shard replies and is empty.
 async fn find_surviving(router: &Router, address: &str) -> Opened<Option<Identity>> {
-    let polls = stream::iter((0..SHARDS_MAX).map(ShardId)).map(async |shard| {
+    let polls = (0..SHARDS_MAX).map(ShardId).map(async |shard| {
         let marker = router.marker(shard).await?;
         Ok::<_, Error>((router.holds_anything(shard).await?, marker))
     });
-    let polls: Vec<_> = polls.buffer_unordered(AT_ONCE).collect().await;
+    let polls = at_once(polls).await;
     let found = || polls.iter().filter_map(|poll| poll.as_ref().ok());
     let markers = || found().filter_map(|(_, marker)| marker.clone());
     if let Some(marker) = markers().find(|marker| marker.format != FORMAT) {
@@ -223,8 +223,7 @@ pub(crate) async fn markers(
     shards: u16,
 ) -> Vec<(ShardId, Result<Option<Marker>>)> {
     let shards = (0..shards).map(ShardId);
-    let polls = stream::iter(shards).map(async |shard| (shard, router.marker(shard).await));
-    polls.buffer_unordered(AT_ONCE).collect().await
+    at_once(shards.map(async |shard| (shard, router.marker(shard).await))).await
 }
 
 async fn read(router: &Router, arguments: &[&str]) -> Result<Option<DeploymentRecord>> {

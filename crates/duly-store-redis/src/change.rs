@@ -30,13 +30,18 @@ const SWEEP: usize = 64;
 /// Most steps of a sweep before a call continues with what there is.
 pub(crate) const SWEEPS: usize = 64;
 
+/// Runs steps, at most [`AT_ONCE`] at the same time. Returns their results in the order in which they
+/// end.
+pub(crate) async fn at_once<T>(steps: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    stream::iter(steps).buffer_unordered(AT_ONCE).collect().await
+}
+
 /// Runs a step in many shards. Each runs to its end, also if others fail. Returns the first error if
 /// there was one.
 pub(crate) async fn everywhere<T>(
     steps: impl Iterator<Item = impl Future<Output = Result<T>>>,
 ) -> Result<Vec<T>> {
-    let steps = stream::iter(steps).buffer_unordered(AT_ONCE);
-    steps.collect::<Vec<_>>().await.into_iter().collect()
+    at_once(steps).await.into_iter().collect()
 }
 
 /// Most scripts of one pipeline.
@@ -176,13 +181,8 @@ impl Deployment {
         reply.rest(|reply| parse_member_id(&reply.text()?))
     }
 
-    /// Ends all leases of a member id, and the member id in this shard. Returns the number of leases.
-    pub(crate) async fn release(&self, shard: ShardId, member_id: MemberId) -> Result<u64> {
-        self.end_leases_of(shard, member_id, MemberFate::Ends).await
-    }
-
-    /// Ends leases of a member id; with [`MemberFate::Stays`] those that it holds now. Returns their
-    /// number.
+    /// Ends leases of a member id: with [`MemberFate::Ends`] all of them, and the member id in this
+    /// shard; with [`MemberFate::Stays`] those that it holds now. Returns their number.
     pub(crate) async fn end_leases_of(
         &self,
         shard: ShardId,

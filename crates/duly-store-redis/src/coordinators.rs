@@ -14,9 +14,8 @@ use std::{collections::HashMap, sync::atomic::Ordering};
 
 use duly_core::shard::ShardId;
 use duly_store::{Coordinators, Result};
-use futures::{StreamExt, stream};
 
-use crate::{change::AT_ONCE, deployment::Deployment, marker::CoordinatorList, script::Script};
+use crate::{change::at_once, deployment::Deployment, marker::CoordinatorList, script::Script};
 
 /// Returns the list of a new deployment.
 pub(crate) fn first(owners: &HashMap<String, Vec<ShardId>>) -> CoordinatorList {
@@ -138,8 +137,7 @@ impl Deployment {
         shards: &[ShardId],
         list: &CoordinatorList,
     ) -> Vec<Result<CoordinatorList>> {
-        let offers = stream::iter(shards.to_vec()).map(|shard| self.accept(shard, list));
-        offers.buffer_unordered(AT_ONCE).collect().await
+        at_once(shards.to_vec().into_iter().map(|shard| self.accept(shard, list))).await
     }
 
     /// Offers a list to a shard. Returns the list that it has then.

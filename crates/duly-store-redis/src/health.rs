@@ -6,11 +6,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use duly_core::{Millis, shard::ShardId};
 use duly_store::{Health, Result};
-use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use crate::{
-    change::{AT_ONCE, digits, flag},
+    change::{at_once, digits, flag},
     deployment::Deployment,
     marker::{CoordinatorList, MarkerState},
     script::Script,
@@ -93,12 +92,9 @@ impl Deployment {
     async fn unavailable_shards(&self) -> Vec<(ShardId, MarkerState)> {
         let all = || (0..self.shards).map(ShardId);
         let states = all().map(|shard| (shard, self.router.marker_state(shard)));
-        let polls = stream::iter(states.filter(|(_, state)| *state != MarkerState::Own));
-        let polls = polls.for_each_concurrent(AT_ONCE, async |(shard, _)| {
-            // A server that is down is polled again later.
-            let _later = self.refresh_marker_state(shard).await;
-        });
-        polls.await;
+        let polls = states.filter(|(_, state)| *state != MarkerState::Own);
+        // A server that is down is polled again later.
+        at_once(polls.map(|(shard, _)| self.refresh_marker_state(shard))).await;
         let states = all().map(|shard| (shard, self.router.marker_state(shard)));
         let mut unavailable: Vec<_> =
             states.filter(|(_, state)| *state != MarkerState::Own).collect();

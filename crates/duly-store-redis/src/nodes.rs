@@ -29,8 +29,7 @@ impl duly_store::Deployment for RedisStore {
         coordinator: ShardId,
         heartbeat: Heartbeat,
     ) -> StoreFuture<'_, HeartbeatReply> {
-        async move {
-            self.check_shard(coordinator)?;
+        self.in_shard(coordinator, async move {
             let older = self.deployment.older_members().await?;
             if !older.is_empty() {
                 return Ok(HeartbeatReply::Waiting(older));
@@ -46,16 +45,11 @@ impl duly_store::Deployment for RedisStore {
                 }
                 _ => members(&mut reply),
             }
-        }
-        .boxed()
+        })
     }
 
     fn holders(&self, shard: ShardId) -> StoreFuture<'_, Vec<MemberId>> {
-        async move {
-            self.check_shard(shard)?;
-            self.deployment.holders(shard).await
-        }
-        .boxed()
+        self.in_shard(shard, self.deployment.holders(shard))
     }
 
     fn allot(
@@ -64,8 +58,7 @@ impl duly_store::Deployment for RedisStore {
         member_id: MemberId,
         asks: Vec<Ask>,
     ) -> StoreFuture<'_, Vec<Allotment>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             let count = asks.len();
             let mut arguments = vec![member_id_text(member_id).into_bytes()];
             for ask in asks {
@@ -86,18 +79,15 @@ impl duly_store::Deployment for RedisStore {
                     Ok(Allotment { slots, per_second: reply.maybe_number()?.map(amount) })
                 })
                 .collect()
-        }
-        .boxed()
+        })
     }
 
     fn announce(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, ()> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             let arguments = vec![namespace.as_str().into()];
             self.deployment.call_script(shard, Script::Announce, arguments).await?;
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn announcements(&self) -> broadcast::Receiver<Announcement> {
@@ -105,19 +95,11 @@ impl duly_store::Deployment for RedisStore {
     }
 
     fn note_progress(&self, shards: Vec<ShardId>) -> StoreFuture<'_, ()> {
-        async move {
-            self.deployment.note_progress(shards).await;
-            Ok(())
-        }
-        .boxed()
+        self.deployment.note_progress(shards).map(Ok).boxed()
     }
 
     fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
-        async move {
-            self.check_shard(shard)?;
-            self.deployment.repair(shard).await
-        }
-        .boxed()
+        self.in_shard(shard, self.deployment.repair(shard))
     }
 }
 

@@ -17,12 +17,11 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::Result;
-use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use crate::{
     bootstrap::{self, MarkerNote},
-    change::{AT_ONCE, digits},
+    change::{at_once, digits},
     connection::Call,
     deployment::Deployment,
     marker::FORMAT,
@@ -124,7 +123,7 @@ impl Deployment {
             let call = Call::new(Script::WriteMarker, arguments.clone());
             bootstrap::write_marker(&self.router, ShardId(shard), call)
         });
-        let _away: Vec<_> = stream::iter(marks).buffer_unordered(AT_ONCE).collect().await;
+        at_once(marks).await;
         tracing::info!(
             "no node of an older build is a member any more; this build took the membership over"
         );

@@ -68,13 +68,12 @@ use std::{
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
-use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
     case::Control,
-    change::digits,
+    change::{at_once, digits},
     deployment::{Deployment, KNOWN_MAX},
     error::{damaged, unavailable},
     script::Script,
@@ -96,8 +95,6 @@ const REST_AFTER_NOTHING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most rounds of one rebalance: a round that finishes a change or sweeps is followed by another.
 const ROUNDS: usize = 4;
-/// Shards that are asked at the same time.
-const SHARDS_AT_ONCE: usize = 64;
 
 /// A limit that the shards keep together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -313,15 +310,11 @@ impl Deployment {
         let allocation = &at_coordinator.allocation;
         let mut announced: BTreeMap<u16, u64> =
             plan.unreceived_by_coordinator.into_iter().collect();
-        let sends = stream::iter(plan.to_coordinator).map(|(sender, most)| async move {
-            (
-                sender,
-                self.transfer(ShardId(sender), limit, allocation, &[], &[(coordinator.0, most)])
-                    .await,
-            )
+        let sends = plan.to_coordinator.into_iter().map(|(sender, most)| async move {
+            let sends = [(coordinator.0, most)];
+            (sender, self.transfer(ShardId(sender), limit, allocation, &[], &sends).await)
         });
-        let mut sends = sends.buffer_unordered(SHARDS_AT_ONCE);
-        while let Some((sender, sent)) = sends.next().await {
+        for (sender, sent) in at_once(sends).await {
             match sent {
                 // Of two totals of one shard the higher is the later one.
                 Ok(totals) => {

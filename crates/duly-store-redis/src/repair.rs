@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     bootstrap::{self, MarkerNote},
-    change::AT_ONCE,
+    change::{AT_ONCE, at_once},
     connection::Call,
     deployment::Deployment,
     marker::{CoordinatorList, MarkerState},
@@ -84,12 +84,8 @@ impl Deployment {
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let own = self.names_of(shard).await?;
         // Other shards may have lost data that this node does not know of yet.
-        let polls = stream::iter((0..self.shards).map(ShardId));
-        let _away: Vec<_> = polls
-            .map(|other| self.refresh_marker_state(other))
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await;
+        let others = (0..self.shards).map(ShardId);
+        at_once(others.map(|other| self.refresh_marker_state(other))).await;
         let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
         let is_last = (0..self.shards)
             .all(|shard| self.router.marker_state(ShardId(shard)) == MarkerState::Own);

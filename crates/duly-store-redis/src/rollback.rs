@@ -19,12 +19,11 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::{Error, Result};
-use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use crate::{
     OnRollback,
-    change::{AT_ONCE, MemberFate, digits, flag},
+    change::{MemberFate, at_once, digits, flag},
     deployment::Deployment,
     marker::MarkerState,
     script::Script,
@@ -67,9 +66,8 @@ impl Deployment {
         for shard in leased {
             self.end_leases(shard).await;
         }
-        let moves = stream::iter(shards).map(async |shard| (shard, self.progress(shard).await));
-        let moves: Vec<_> = moves.buffer_unordered(AT_ONCE).collect().await;
-        for (shard, moved) in moves {
+        let moves = shards.into_iter().map(async |shard| (shard, self.progress(shard).await));
+        for (shard, moved) in at_once(moves).await {
             if let Err(error) = moved {
                 tracing::debug!(
                     shard = shard.0,

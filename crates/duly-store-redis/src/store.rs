@@ -10,10 +10,13 @@ use duly_store::{
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{self, BoxFuture},
+};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{Opened, Options, deployment::Deployment, health, open, wakeups};
+use crate::{Opened, Options, change::MemberFate, deployment::Deployment, health, open, wakeups};
 
 /// A store of timers in Redis or Valkey. It is cheap to share. Dropping it ends its connections and
 /// leaves everything in Redis as it is.
@@ -43,12 +46,17 @@ impl RedisStore {
         self.deployment.poll().await;
     }
 
-    pub(crate) fn check_shard(&self, shard: ShardId) -> Result<()> {
+    /// Returns the future of a call to a shard, or of its refusal if there is no such shard.
+    pub(crate) fn in_shard<'a, T: Send + 'a>(
+        &self,
+        shard: ShardId,
+        call: impl Future<Output = Result<T>> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
         if shard.0 < self.deployment.shards {
-            return Ok(());
+            return call.boxed();
         }
         let allowed = format!("a shard from 0 to {}", self.deployment.shards - 1);
-        Err(Invalid::new("shard", shard.0, allowed).into())
+        future::ready(Err(Invalid::new("shard", shard.0, allowed).into())).boxed()
     }
 }
 
@@ -74,12 +82,10 @@ impl Store for RedisStore {
     }
 
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             command::check_count(commands.len())?;
             Ok(self.deployment.apply(shard, commands).await)
-        }
-        .boxed()
+        })
     }
 
     fn ready(
@@ -88,20 +94,14 @@ impl Store for RedisStore {
         after: Option<ReadyCursor>,
         limit: usize,
     ) -> StoreFuture<'_, Ready> {
-        async move {
-            self.check_shard(shard)?;
-            self.deployment.ready(shard, after, limit).await
-        }
-        .boxed()
+        self.in_shard(shard, self.deployment.ready(shard, after, limit))
     }
 
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             claim::check(&request)?;
             self.deployment.claim(shard, &request).await
-        }
-        .boxed()
+        })
     }
 
     fn settle(
@@ -109,20 +109,15 @@ impl Store for RedisStore {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             settle::check(&settlements)?;
             self.deployment.settle(shard, settlements).await
-        }
-        .boxed()
+        })
     }
 
     fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
-        async move {
-            self.check_shard(shard)?;
-            self.deployment.release(shard, member_id).await
-        }
-        .boxed()
+        let ends = MemberFate::Ends;
+        self.in_shard(shard, self.deployment.end_leases_of(shard, member_id, ends))
     }
 
     fn get(
@@ -132,27 +127,21 @@ impl Store for RedisStore {
         id: TimerId,
         bytes_max: u64,
     ) -> StoreFuture<'_, Option<TimerView>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             self.deployment.get(shard, &namespace, &id, bytes_max).await.map_err(Error::of_read)
-        }
-        .boxed()
+        })
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             self.deployment.list(shard, &request).await.map_err(Error::of_read)
-        }
-        .boxed()
+        })
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             self.deployment.stats(shard, &namespace).await.map_err(Error::of_read)
-        }
-        .boxed()
+        })
     }
 
     fn forecast(
@@ -160,11 +149,9 @@ impl Store for RedisStore {
         shard: ShardId,
         request: ForecastRequest,
     ) -> StoreFuture<'_, Option<Forecast>> {
-        async move {
-            self.check_shard(shard)?;
+        self.in_shard(shard, async move {
             self.deployment.forecast(shard, &request).await.map_err(Error::of_read)
-        }
-        .boxed()
+        })
     }
 
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {

@@ -20,12 +20,11 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result};
-use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    change::AT_ONCE,
+    change::at_once,
     deployment::{Deployment, KNOWN_MAX},
     error::before_change,
     script::Script,
@@ -171,8 +170,7 @@ impl Deployment {
         name: &NamespaceName,
         shards: impl Iterator<Item = ShardId>,
     ) -> Vec<(ShardId, Result<Option<HeldNamespace>>)> {
-        let asked = shards.map(|shard| async move { (shard, self.held(shard, name).await) });
-        stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+        at_once(shards.map(async |shard| (shard, self.held(shard, name).await))).await
     }
 
     async fn held(&self, shard: ShardId, name: &NamespaceName) -> Result<Option<HeldNamespace>> {

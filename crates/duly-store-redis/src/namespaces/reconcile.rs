@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
-use futures::{StreamExt, stream};
 
 use crate::{
-    change::{AT_ONCE, digits},
+    change::{at_once, digits},
     deployment::Deployment,
     script::Script,
 };
@@ -53,7 +52,7 @@ impl Deployment {
             shards.next() == Some(usize::from(self.shards))
         };
         let uneven = all.into_iter().filter(|(_, holders)| !is_even(holders)).take(UNEVEN_MAX);
-        let mended = stream::iter(uneven).map(|(name, holders)| async move {
+        let mended = uneven.map(|(name, holders)| async move {
             let is_mended = self.mend(&name, &holders).await.unwrap_or_else(|error| {
                 tracing::debug!(
                     namespace = %name,
@@ -64,8 +63,8 @@ impl Deployment {
             });
             (name, is_mended)
         });
-        let mended: Vec<_> = mended.buffer_unordered(AT_ONCE).collect().await;
-        let lost = mended.into_iter().filter(|(_, is_mended)| !is_mended).map(|(name, _)| name);
+        let mended = at_once(mended).await.into_iter();
+        let lost = mended.filter(|(_, is_mended)| !is_mended).map(|(name, _)| name);
         self.remember_lost(lost.collect());
         Ok(())
     }

@@ -7,15 +7,15 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::Result;
-use futures::{StreamExt, stream};
 
 use crate::{
+    change::at_once,
     deployment::Deployment,
     error::{damaged, unavailable},
     script::Script,
 };
 
-use super::{NamespaceLimit, SHARDS_AT_ONCE};
+use super::NamespaceLimit;
 
 /// Longest wait for the report of a shard; the rebalance goes on without it.
 const REPORT_WITHIN: Duration = Duration::from_secs(2);
@@ -45,13 +45,11 @@ impl Deployment {
         &self,
         limit: &NamespaceLimit,
     ) -> Result<BTreeMap<u16, Option<QuotaReport>>> {
-        let asked = stream::iter((0..self.shards).map(ShardId));
-        let asked = asked.map(|shard| async move {
+        let asked = (0..self.shards).map(ShardId).map(|shard| async move {
             let report = tokio::time::timeout(REPORT_WITHIN, self.report(shard, limit)).await;
             (shard.0, report.unwrap_or_else(|_| Err(unavailable("no reply yet"))))
         });
-        let replies: Vec<_> = asked.buffer_unordered(SHARDS_AT_ONCE).collect().await;
-        let reports = replies.into_iter().filter_map(|(shard, report)| match report {
+        let reports = at_once(asked).await.into_iter().filter_map(|(shard, report)| match report {
             Ok(report) => Some((shard, report)),
             Err(error) => {
                 tracing::debug!(
