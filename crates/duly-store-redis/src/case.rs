@@ -1,4 +1,5 @@
-//! One id as it was read, and what follows from it. Pure: no connection and no clock of its own.
+//! One id as it was read, and the change that follows from it, with its arguments for `change.lua`. Pure:
+//! no connection and no clock of its own.
 //! ```text
 //!  read.lua ──► Case ──► due(): what the clock has ended ──► Draft ─┐
 //!                 │                                                ├─► change.lua, if nothing that
@@ -13,13 +14,14 @@ use std::sync::Arc;
 use duly_core::{NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone};
 use duly_store::{Answer, Error, TimerView};
 
-use crate::record::{Lease, Record};
+use crate::{
+    rate::RateAdmission,
+    record::{Lease, Record, cancelled},
+};
 
 mod decide;
-mod draft;
 
 pub(crate) use decide::{SettleDecision, origin_of};
-pub(crate) use draft::{Draft, LiveChange, PayloadSource};
 
 /// Settings and state of a namespace, as one shard has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +47,7 @@ pub(crate) struct Case {
     pub(crate) live: Option<LiveTimer>,
     pub(crate) tombstone: Option<Tombstone>,
     /// The dead letter of the operation: the latest of the id, or the one asked for.
-    pub(crate) dead_letter: Option<DeadLetterRecord>,
+    pub(crate) dead_letter: Option<Record>,
     /// The dead letter of the firing that was asked for.
     pub(crate) other_dead_letter: Option<Timer>,
     pub(crate) seen: SeenBytes,
@@ -56,14 +58,6 @@ pub(crate) struct Case {
 pub(crate) struct LiveTimer {
     pub(crate) record: Record,
     pub(crate) lease: Option<Lease>,
-}
-
-/// A dead letter.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct DeadLetterRecord {
-    pub(crate) record: Record,
-    /// Key of the dead letter among the records.
-    pub(crate) key: Vec<u8>,
 }
 
 /// The bytes that were read, for the compare-and-set.
@@ -101,7 +95,7 @@ impl Case {
         if let Some(tombstone) = &self.tombstone {
             return Some(TimerView::tombstone(name.clone(), tombstone.clone()));
         }
-        Some(self.dead_letter_view(&self.dead_letter.as_ref()?.record))
+        Some(self.dead_letter_view(self.dead_letter.as_ref()?))
     }
 
     /// Returns the view at the present clock: what the clock has ended counts as ended, also without a
@@ -111,11 +105,11 @@ impl Case {
             return self.view();
         };
         match (&draft.live, &draft.dead_letter) {
-            (Some(draft::LiveChange::Put(record)), _) => {
+            (Some(LiveChange::Put(record)), _) => {
                 let live = LiveTimer { record: Record::clone(record), lease: None };
                 Some(live.view(&self.control.name, self.now))
             }
-            (_, Some((record, _))) => Some(self.dead_letter_view(record)),
+            (_, Some(record)) => Some(self.dead_letter_view(record)),
             _ => self.view(),
         }
     }
@@ -133,12 +127,124 @@ impl Case {
     /// Returns the bytes of the payload that was not read because of its size.
     fn missing_bytes(&self) -> u64 {
         let live = self.live.as_ref().map(|live| &live.record);
-        let shown = live.or_else(|| self.dead_letter.as_ref().map(|letter| &letter.record));
-        let lacking = shown.filter(|record| record.lacks_payload());
-        lacking.and_then(|record| record.apart.as_ref()).map_or(0, |apart| apart.bytes)
+        live.or(self.dead_letter.as_ref()).map_or(0, Record::missing_bytes)
     }
 
     fn dead_letter_view(&self, record: &Record) -> TimerView {
         TimerView::whole(self.control.name.clone(), State::Dead, record.timer.clone())
+    }
+}
+
+/// A change of one id. Parts that are left out stay as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) live: Option<LiveChange>,
+    /// `true`: the present tombstone is dropped.
+    pub(crate) drop_tombstone: bool,
+    /// `true`: the timer leaves the tombstone of a cancelled one.
+    pub(crate) cancelled: bool,
+    /// A new dead letter. A payload that is stored apart is that of the live timer, and moves to it.
+    pub(crate) dead_letter: Option<Box<Record>>,
+    /// `true`: the dead letter of the case is removed. Its payload goes with it, or to the live timer.
+    pub(crate) removes_dead_letter: bool,
+    /// `true`: refused when the namespace has as many pending timers as it may.
+    pub(crate) checks_pending: bool,
+    /// `true`: refused when the namespace has as many dead letters as it may.
+    pub(crate) checks_dead_letters: bool,
+    /// Refused when `schedule_per_second` is used up; the coordinator shard may have to be asked.
+    pub(crate) rate: Option<RateAdmission>,
+    pub(crate) counts: &'static [&'static str],
+}
+
+/// New state of the live timer.
+#[derive(Debug)]
+pub(crate) enum LiveChange {
+    Removed,
+    /// The timer without a lease.
+    Put(Box<Record>),
+}
+
+impl Draft {
+    /// Returns the arguments of the script. `version` names a payload that is to be stored apart.
+    pub(crate) fn arguments(&self, case: &Case, version: [u8; 8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut push = |name: &str, value: &[u8]| {
+            out.push(name.as_bytes().to_vec());
+            out.push(value.to_vec());
+        };
+        let control = &case.control;
+        push("name", control.name.as_str().as_bytes());
+        push("num", control.num.as_bytes());
+        push("ver", control.ver.as_bytes());
+        push("id", case.id.as_str().as_bytes());
+        push("core", &case.seen.core);
+        push("lease", &case.seen.lease);
+        push("stub", &case.seen.tombstone);
+        if let Some(newest) = &case.seen.newest {
+            push("newest", newest);
+        }
+        match &self.live {
+            None => {}
+            Some(LiveChange::Removed) => push("live", b""),
+            Some(LiveChange::Put(record)) => {
+                let timer = &record.timer;
+                let packed = record.pack(version);
+                push("live", &packed.record);
+                push("at", timer.claimable_at().unix_ms().to_string().as_bytes());
+                if let Some(at) = timer.expires_at() {
+                    push("exp", at.unix_ms().to_string().as_bytes());
+                }
+                if let Some(origin) = origin_of(record) {
+                    push("origin", origin.as_bytes());
+                }
+                match packed.payload {
+                    Some(payload) => push("payload", &payload),
+                    None if record.apart.is_none() => push("payload", b""),
+                    None => {}
+                }
+            }
+        }
+        if self.cancelled {
+            push("ended", &cancelled(&case.seen.core, case.now));
+            push("kind", b"C");
+        } else if self.drop_tombstone {
+            push("ended", b"");
+        }
+        if let Some(record) = &self.dead_letter {
+            let timer = &record.timer;
+            let packed = record.pack(version);
+            let did = timer.delivery_id(control.name.as_str());
+            push("bury", &packed.record);
+            push("bury_fk", &record.firing_key());
+            push("bury_due", timer.due_at.unix_ms().to_string().as_bytes());
+            push("bury_did", &did.to_u128().to_be_bytes());
+            match packed.payload {
+                Some(payload) => push("bury_payload", &payload),
+                None if record.apart.is_some() => push("bury_payload", b"="),
+                None => {}
+            }
+        }
+        if let (true, Some(letter)) = (self.removes_dead_letter, &case.dead_letter) {
+            let did = letter.timer.delivery_id(control.name.as_str());
+            push("take_fk", &letter.firing_key());
+            push("take_core", &case.seen.dead_letter_core);
+            push("take_did", &did.to_u128().to_be_bytes());
+            if self.live.is_some() && letter.apart.is_some() {
+                push("take_payload", b"=");
+            }
+        }
+        if self.checks_pending {
+            push("one_more", b"1");
+        }
+        if self.checks_dead_letters {
+            push("one_letter", b"1");
+        }
+        if let Some(admission) = self.rate {
+            push("rate", admission.as_str().as_bytes());
+        }
+        for count in self.counts {
+            push(&format!("count.{count}"), b"1");
+        }
+        out
     }
 }

@@ -16,7 +16,8 @@ use crate::{
     deployment::{Deployment, ReadRequest},
     error::{damaged, unavailable},
     nodes::parse_member_id,
-    record::{Holder, member_id_text},
+    quota::LimitKind,
+    record::{Holder, Lease, member_id_text},
     reply::Reply,
     script::Script,
 };
@@ -89,10 +90,8 @@ pub(crate) enum WriteResult {
     Changed,
     /// The namespace is being deleted.
     Closing,
-    /// The namespace has as many pending timers as it may.
-    PendingFull,
-    /// The namespace has as many dead letters as it may.
-    DeadLettersFull,
+    /// The namespace has as many pending timers, or dead letters, as it may.
+    Full(LimitKind),
     /// The coordinator shard must be asked for a grant of `schedule_per_second`.
     NeedsGrant,
     /// `schedule_per_second` is used up; the next one fits after this many milliseconds.
@@ -140,8 +139,8 @@ impl Deployment {
             "DONE" => WriteResult::Done,
             "AGAIN" => WriteResult::Changed,
             "CLOSING" => WriteResult::Closing,
-            "PENDING" => WriteResult::PendingFull,
-            "DEAD" => WriteResult::DeadLettersFull,
+            "PENDING" => WriteResult::Full(LimitKind::Pending),
+            "DEAD" => WriteResult::Full(LimitKind::Dead),
             "ASK" => WriteResult::NeedsGrant,
             "RATE" => WriteResult::RateExceeded(reply.number()?),
             other => return Err(damaged(format!("unknown reply to a change: {other}"))),
@@ -203,17 +202,11 @@ impl Deployment {
                 let Some(case) = self.case(shard, ReadRequest::new(&name, &id)).await? else {
                     return Ok(false);
                 };
-                let held = |live: &&crate::case::LiveTimer| {
-                    live.lease.is_some_and(|lease| {
-                        lease.holder == Holder::Node(member_id) && is_old(lease.since)
-                    })
-                };
-                let Some(live) = case.live.as_ref().filter(held) else {
-                    return Ok(false);
-                };
-                let Some(draft) = case.lose_lease(live, LeaseLoss::NodeGone, case.now) else {
-                    return Ok(false);
-                };
+                let is_held =
+                    |lease: Lease| lease.holder == Holder::Node(member_id) && is_old(lease.since);
+                let held = case.live.as_ref().filter(|live| live.lease.is_some_and(is_held));
+                let lost = |live| case.lose_lease(live, LeaseLoss::NodeGone, case.now);
+                let Some(draft) = held.and_then(lost) else { return Ok(false) };
                 let written = self.write(shard, &case, &draft, Script::Change).await?;
                 Ok::<bool, Error>(written == WriteResult::Done)
             });

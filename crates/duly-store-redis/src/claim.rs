@@ -290,8 +290,7 @@ impl Claiming<'_> {
             occurrence: timer.occurrence,
             id: id.clone(),
         };
-        let missing = record.apart.as_ref().filter(|_| record.lacks_payload());
-        let bytes = timer.spec.content_bytes() + missing.map_or(0, |apart| apart.bytes);
+        let bytes = timer.spec.content_bytes() + record.missing_bytes();
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let leased_until = match self.request.owner {
             Owner::Node(_) => None,

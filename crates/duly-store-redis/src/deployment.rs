@@ -15,7 +15,7 @@ use tokio::sync::{broadcast, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    case::{Case, Control, DeadLetterRecord, LiveTimer, SeenBytes},
+    case::{Case, Control, LiveTimer, SeenBytes},
     change::digits,
     connection::Call,
     error::damaged,
@@ -159,16 +159,14 @@ impl Deployment {
 
     /// Returns the settings of this version: those in `blob`, or the remembered ones.
     pub(crate) fn settings_of(&self, num: &str, ver: &str, blob: &[u8]) -> Result<Arc<Settings>> {
-        let mut known = self.known.lock();
-        if let Some((known_ver, settings)) = known.get(num)
-            && known_ver == ver
-        {
-            return Ok(Arc::clone(settings));
+        if let Some(settings) = self.remembered(num, ver) {
+            return Ok(settings);
         }
         if blob.is_empty() {
             return Err(damaged("settings are missing"));
         }
         let settings = Arc::new(settings::decode(blob)?);
+        let mut known = self.known.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -217,34 +215,22 @@ impl Deployment {
             (reply.bytes()?, reply.bytes()?, reply.bytes()?);
         let other_dead_letter = reply.bytes()?;
         let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| placeholder_id());
-        let live = match core.as_slice() {
-            [] => None,
-            packed => Some(LiveTimer {
-                record: with_payload(&id, packed, payload, wanted.payload_bytes_max)?,
-                lease: Lease::read(&lease)?,
-            }),
-        };
+        let bytes_max = wanted.payload_bytes_max;
+        let live = unless_empty(&core, |packed| {
+            let record = with_payload(&id, packed, payload, bytes_max)?;
+            Ok(LiveTimer { record, lease: Lease::read(&lease)? })
+        })?;
         let retention = control.settings.retention;
         let is_kept = |tombstone: &Tombstone| tombstone.ended_at.saturating_add(retention) > now;
-        let kept = match tombstone.as_slice() {
-            [] => None,
-            packed => Some(record::decode_tombstone(id.clone(), packed)?).filter(is_kept),
-        };
+        let kept =
+            unless_empty(&tombstone, |packed| Ok(record::decode_tombstone(id.clone(), packed)?))?;
         let dead_letter_core = record::core_of(&dead_letter)?.to_vec();
-        let dead_letter = match dead_letter.as_slice() {
-            [] => None,
-            packed => {
-                let record =
-                    with_payload(&id, packed, dead_letter_payload, wanted.payload_bytes_max)?;
-                let timer = &record.timer;
-                let key = keys::firing_key(&id, timer.incarnation, timer.occurrence);
-                Some(DeadLetterRecord { record, key })
-            }
-        };
-        let other_dead_letter = match other_dead_letter.as_slice() {
-            [] => None,
-            packed => Some(Record::unpack(id.clone(), packed)?.timer),
-        };
+        let dead_letter = unless_empty(&dead_letter, |packed| {
+            with_payload(&id, packed, dead_letter_payload, bytes_max)
+        })?;
+        let other_dead_letter = unless_empty(&other_dead_letter, |packed| {
+            Ok(Record::unpack(id.clone(), packed)?.timer)
+        })?;
         let seen = SeenBytes {
             core: record::core_of(&core)?.to_vec(),
             lease,
@@ -258,7 +244,7 @@ impl Deployment {
             control,
             dead,
             live,
-            tombstone: kept,
+            tombstone: kept.filter(is_kept),
             dead_letter,
             other_dead_letter,
             seen,
@@ -311,6 +297,11 @@ impl Deployment {
 /// Returns a placeholder for a missing id.
 fn placeholder_id() -> TimerId {
     TimerId::new("-").expect("a dash is an id")
+}
+
+/// Reads what a script returned, unless that is empty.
+fn unless_empty<T>(bytes: &[u8], read: impl FnOnce(&[u8]) -> Result<T>) -> Result<Option<T>> {
+    (!bytes.is_empty()).then(|| read(bytes)).transpose()
 }
 
 /// Unpacks a record with its payload, unless the payload has more than `bytes_max` bytes.

@@ -72,15 +72,16 @@ impl Deployment {
                 let Some(mut view) = view.filter(|view| request.admits(view)) else {
                     continue;
                 };
-                let apart = record.as_ref().filter(|record| record.lacks_payload());
-                let apart_bytes =
-                    apart.and_then(|record| record.apart.as_ref()).map_or(0, |it| it.bytes);
-                let bytes = view.memory_bytes() + apart_bytes;
+                let missing = record.as_ref().map_or(0, Record::missing_bytes);
+                let bytes = view.memory_bytes() + missing;
                 if bytes > left {
                     return page_before(page, before, bytes);
                 }
                 if let Some(mut record) = record.filter(Record::lacks_payload) {
-                    let key = firing_field(&view, &record);
+                    let key = match view.state {
+                        State::Dead => record.firing_key(),
+                        _ => view.id().as_str().into(),
+                    };
                     let wanted = [(format!("p:{num}"), key)];
                     let found = self.router.fields(shard, &wanted).await?.pop().flatten();
                     let own = found.map(|payload| record.attach(&payload.into())).transpose()?;
@@ -336,16 +337,6 @@ fn page_before(mut page: Page, before: Option<Position>, bytes: u64) -> Result<P
     }
     page.next = before;
     Ok(page)
-}
-
-/// Returns the name of the field that holds a record's payload.
-fn firing_field(view: &TimerView, record: &Record) -> Vec<u8> {
-    let timer = &record.timer;
-    if view.state == State::Dead {
-        keys::firing_key(&timer.id, timer.incarnation, timer.occurrence)
-    } else {
-        timer.id.as_str().as_bytes().to_vec()
-    }
 }
 
 /// Parses the reply of `stats.lua`.

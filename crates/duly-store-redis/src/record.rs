@@ -40,6 +40,7 @@ mod lz4;
 mod tests;
 mod tombstone;
 
+use crate::keys::firing_key;
 use fields::{Reader, Result, Unreadable, Writer, code_in, from_code};
 pub(crate) use lease::{Holder, Lease, member_id_text};
 pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
@@ -164,6 +165,17 @@ impl Record {
             self.timer.spec.payload = Some(Payload { form: apart.form, bytes });
         }
         Ok(own)
+    }
+
+    /// Returns the key of the firing among the records of its namespace.
+    pub(crate) fn firing_key(&self) -> Vec<u8> {
+        let timer = &self.timer;
+        firing_key(&timer.id, timer.incarnation, timer.occurrence)
+    }
+
+    /// Returns the bytes of the payload if it is stored apart and was not read, else 0.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.apart.as_ref().filter(|_| self.lacks_payload()).map_or(0, |apart| apart.bytes)
     }
 
     /// Returns `true` if the payload is stored apart and was not read.

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
-    case::{Draft, SettleDecision},
+    case::{Draft, LiveChange, SettleDecision},
     change::{AT_ONCE, TRIES, WriteResult, contended, digits, next_round},
     connection::Call,
     deployment::{Deployment, NamespaceRef, ReadRequest},
@@ -179,7 +179,8 @@ impl Deployment {
             if !live.lease.is_some_and(held) {
                 return Ok(());
             }
-            let draft = Draft::put(live.record.clone());
+            let unleased = LiveChange::Put(Box::new(live.record.clone()));
+            let draft = Draft { live: Some(unleased), ..Draft::default() };
             if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done {
                 return Ok(());
             }

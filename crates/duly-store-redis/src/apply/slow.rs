@@ -103,25 +103,14 @@ impl Deployment {
                 WriteResult::Closing => {
                     before_change(self.wait_for_deletion_lock(shard, &case.control).await)?
                 }
-                WriteResult::PendingFull | WriteResult::DeadLettersFull if !swept => {
+                WriteResult::Full(_) if !swept => {
                     // What has ended by the clock is no longer pending.
                     swept = true;
                     before_change(self.sweep_all(shard).await)?;
                 }
-                WriteResult::PendingFull => {
-                    let refusal = too_many(&case.control);
-                    if !before_change(
-                        self.rebalance(shard, &case.control, LimitKind::Pending).await,
-                    )? {
-                        return Ok(Outcome::Refused(refusal));
-                    }
-                    last_limit = Some(refusal);
-                }
-                WriteResult::DeadLettersFull => {
-                    let max = case.control.settings.limits.max_dead;
-                    let refusal = Refusal::dead_letters_full(&case.control.name, max);
-                    if !before_change(self.rebalance(shard, &case.control, LimitKind::Dead).await)?
-                    {
+                WriteResult::Full(kind) => {
+                    let refusal = full(kind, &case.control);
+                    if !before_change(self.rebalance(shard, &case.control, kind).await)? {
                         return Ok(Outcome::Refused(refusal));
                     }
                     last_limit = Some(refusal);
@@ -170,6 +159,11 @@ fn wanted(command: &Command) -> ReadRequest<'_> {
     wanted
 }
 
-fn too_many(control: &Control) -> Refusal {
-    Refusal::pending_full(&control.name, control.settings.limits.max_pending.unwrap_or(0))
+/// Returns the refusal of an operation above a limit.
+fn full(kind: LimitKind, control: &Control) -> Refusal {
+    let limits = &control.settings.limits;
+    match kind {
+        LimitKind::Pending => Refusal::pending_full(&control.name, limits.max_pending.unwrap_or(0)),
+        LimitKind::Dead => Refusal::dead_letters_full(&control.name, limits.max_dead),
+    }
 }

@@ -8,7 +8,7 @@ use duly_core::{
 };
 use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict};
 
-use super::{Case, Draft, LiveChange, LiveTimer, PayloadSource};
+use super::{Case, Draft, LiveChange, LiveTimer};
 use crate::{
     rate::RateAdmission,
     record::{Record, SeparatePayload},
@@ -50,7 +50,7 @@ impl Case {
     ) -> Result<Result<Decision, Error>, Refusal> {
         let letter = match operation {
             Operation::Import { .. } => self.other_dead_letter.as_ref(),
-            _ => self.dead_letter.as_ref().map(|letter| &letter.record.timer),
+            _ => self.dead_letter.as_ref().map(|letter| &letter.timer),
         };
         let known = Known { timer: self.view(), letter: letter.cloned().map(Box::new) };
         let decision = operate(operation, known, &self.context(random))?;
@@ -107,7 +107,7 @@ impl Case {
             Effect::Put(cause, timer) => {
                 let apart = match cause {
                     Cause::Created | Cause::Replaced => None,
-                    Cause::Redriven => apart_of(self.dead_letter.as_ref().map(|it| &it.record)),
+                    Cause::Redriven => apart_of(self.dead_letter.as_ref()),
                     _ if keeps_payload => apart_of(live),
                     _ => None,
                 };
@@ -120,16 +120,14 @@ impl Case {
                 }
             }
             Effect::DeadLetter(Cause::Imported, timer) => {
-                let dead_letter = Some((with(timer, None), PayloadSource::Inline));
-                Draft { dead_letter, counts, ..Draft::default() }
+                Draft { dead_letter: Some(with(timer, None)), counts, ..Draft::default() }
             }
-            Effect::DeadLetter(_, timer) => {
-                let apart = apart_of(live);
-                let payload =
-                    if apart.is_some() { PayloadSource::Moves } else { PayloadSource::Inline };
-                let dead_letter = Some((with(timer, apart), payload));
-                Draft { live: Some(LiveChange::Removed), dead_letter, counts, ..Draft::default() }
-            }
+            Effect::DeadLetter(_, timer) => Draft {
+                live: Some(LiveChange::Removed),
+                dead_letter: Some(with(timer, apart_of(live))),
+                counts,
+                ..Draft::default()
+            },
             Effect::End(tombstone) if tombstone.ended == Ended::Cancelled => Draft {
                 live: Some(LiveChange::Removed),
                 cancelled: true,
@@ -177,7 +175,7 @@ impl Case {
         let Some((live, held)) = held.filter(|(_, held)| held.nonce == ticket.nonce) else {
             let records = [
                 self.live.as_ref().map(|live| &live.record.timer),
-                self.dead_letter.as_ref().map(|letter| &letter.record.timer),
+                self.dead_letter.as_ref().map(|letter| &letter.timer),
                 self.other_dead_letter.as_ref(),
             ];
             let known = records.into_iter().flatten().map(|timer| timer.last_settled);
@@ -213,15 +211,15 @@ impl LiveTimer {
 }
 
 /// Returns the totals of the namespace that an effect counts for.
-fn counts_of(effect: &Effect) -> Vec<&'static str> {
+const fn counts_of(effect: &Effect) -> &'static [&'static str] {
     match effect {
-        Effect::Put(Cause::Created | Cause::Replaced, _) => vec!["scheduled"],
-        Effect::Put(Cause::Rescheduled, _) => vec!["rescheduled"],
-        Effect::Put(Cause::AttemptFailed, _) => vec!["failed"],
-        Effect::DeadLetter(Cause::AttemptFailed, _) => vec!["failed", "dead"],
-        Effect::DeadLetter(..) => vec!["dead"],
-        Effect::End(_) => vec!["cancelled"],
-        Effect::Put(..) | Effect::Purge | Effect::Extend(_) => Vec::new(),
+        Effect::Put(Cause::Created | Cause::Replaced, _) => &["scheduled"],
+        Effect::Put(Cause::Rescheduled, _) => &["rescheduled"],
+        Effect::Put(Cause::AttemptFailed, _) => &["failed"],
+        Effect::DeadLetter(Cause::AttemptFailed, _) => &["failed", "dead"],
+        Effect::DeadLetter(..) => &["dead"],
+        Effect::End(_) => &["cancelled"],
+        Effect::Put(..) | Effect::Purge | Effect::Extend(_) => &[],
     }
 }
 
