@@ -49,7 +49,7 @@ for k = 1, count do
     in_flight[lane] = (in_flight[lane] or 0) + 1
     local list = lists[who]
     if not list then
-      list = { 'ZREM', who == 'C' and K .. 'leased' or K .. 'own:' .. who }
+      list = { 'ZREM', leases_of(who) }
       lists[who] = list
     end
     list[#list + 1] = prefix .. id

@@ -10,10 +10,7 @@
 local num, kind, ver = ARGV[2], ARGV[3], ARGV[5]
 local q = quota_of(num, kind)
 local here = num_of(ARGV[1]) == num and q.deal == ARGV[4]
-if not here or (ver ~= '' and q.ver ~= ver) then
-  touch_seq()
-  return { 'OTHER', digits(now) }
-end
+if not here or (ver ~= '' and q.ver ~= ver) then return unchanged('OTHER', now_text) end
 local settled = ARGV[6]
 if ver ~= '' then
   settled = call('HGET', q.key, '=') or settled
@@ -23,4 +20,4 @@ elseif not q.moved then
   write('SPUBLISH', K .. 'wake', '')
 end
 flush()
-return { 'DONE', digits(now), settled }
+return { 'DONE', now_text, settled }

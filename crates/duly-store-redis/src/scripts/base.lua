@@ -53,6 +53,11 @@ local function touch_seq()
   if call('EXISTS', KEYS[1]) == 0 then expect_marker() end
   call('INCR', KEYS[1])
 end
+-- Returns the reply of a call that changes nothing. Collected writes are not executed.
+local function unchanged(...)
+  touch_seq()
+  return { ... }
+end
 local settle_sets
 local function flush()
   if settle_sets then settle_sets() end
@@ -141,6 +146,10 @@ end
 local function lease_of(hold)
   return { nonce = sub(hold, 1, 8), since = time_at(hold, 9), till = time_at(hold, 15), who = sub(hold, 27) }
 end
+-- Returns the set of the leases of a consumer ('C') or of a node.
+local function leases_of(who)
+  return who == 'C' and K .. 'leased' or K .. 'own:' .. who
+end
 local function is_over(lease)
   return lease.who == 'C' and lease.till <= now
 end
@@ -184,6 +193,11 @@ local function ahead()
     if at and (not best or at < best) then best = at end
   end
   return best
+end
+
+-- Returns at most `most` names of a sorted set of names, in order, after a name or from the first one ('').
+local function names_after(set, name, most)
+  return call('ZRANGEBYLEX', K .. set, name == '' and '-' or '(' .. name, '+', 'LIMIT', 0, most)
 end
 
 -- Returns true if the clock has ended a lease or a firing that is not swept yet.

@@ -10,6 +10,21 @@
 local BLOCK = 64
 local FILL = 48
 
+-- Returns the rank of the first entry of a sorted set after (score, member), in the order of the set. It searches by
+-- rank, not by offset: a million equal scores cost no more than two.
+local function seek(set, score, member)
+  local at = call('ZSCORE', set, member)
+  if at and tonumber(at) == score then return call('ZRANK', set, member) + 1 end
+  local low = call('ZCOUNT', set, '-inf', '(' .. digits(score))
+  local high = call('ZCOUNT', set, '-inf', digits(score))
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local found = call('ZRANGE', set, middle, middle)[1]
+    if before(member, found) then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
 -- Returns the id at which a block begins, and the number of the block.
 local find = string.find
 local function begins(member)
@@ -96,6 +111,16 @@ local function new_number(dir)
   return last + 1
 end
 
+-- Adds some of these entries to a sorted set.
+local function add_rows(key, rows, from, till)
+  local add = { 'ZADD', key }
+  for i = from, till do
+    add[#add + 1] = rows[i][3]
+    add[#add + 1] = rows[i][2]
+  end
+  W[#W + 1] = add
+end
+
 -- Writes entries as blocks. The first block replaces `member`, unless that is ''.
 local function write_parts(dir, member, rows)
   local parts = math.ceil(#rows / FILL)
@@ -103,22 +128,13 @@ local function write_parts(dir, member, rows)
   local from = 1
   for part = 1, parts do
     local till = floor(#rows * part / parts)
-    local n
-    if part == 1 and member ~= '' then
-      n = select(2, begins(member))
-    else
-      n = new_number(dir)
-    end
+    local replaces = part == 1 and member ~= ''
+    local n = replaces and select(2, begins(member)) or new_number(dir)
     local begin = rows[from][2] .. NUL .. n
     -- The first block may have an entry before its old begin.
-    if part == 1 and member ~= '' and begin ~= member then gather('ZREM', dir, member) end
+    if replaces and begin ~= member then gather('ZREM', dir, member) end
     gather('ZADD', dir, rows[from][3], begin)
-    local add = { 'ZADD', dir .. ':' .. n }
-    for i = from, till do
-      add[#add + 1] = rows[i][3]
-      add[#add + 1] = rows[i][2]
-    end
-    W[#W + 1] = add
+    add_rows(dir .. ':' .. n, rows, from, till)
     from = till + 1
   end
 end
@@ -150,14 +166,7 @@ local function settle_block(dir, member, block)
     elseif block.dropped > 0 then
       write('ZREM', key, unpack(block.drop))
     end
-    if #add > 0 then
-      local all = { 'ZADD', key }
-      for _, row in ipairs(add) do
-        all[#all + 1] = row[3]
-        all[#all + 1] = row[2]
-      end
-      W[#W + 1] = all
-    end
+    if #add > 0 then add_rows(key, add, 1, #add) end
     return
   end
   table.sort(add, in_order)

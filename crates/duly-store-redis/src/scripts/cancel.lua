@@ -13,10 +13,7 @@ if not slow and may_expire(record) then
   local expires = call('ZSCORE', K .. 'exp', num .. NUL .. id)
   slow = expires and tonumber(expires) < now
 end
-if slow then
-  touch_seq()
-  return { digits(now), 'SLOW' }
-end
+if slow then return unchanged(now_text, 'SLOW') end
 
 local core = core_of(record)
 uproot(num, id, record, '')

@@ -14,7 +14,8 @@
 --       bury_payload       its payload stored apart; '=' moves that of the live timer
 --       take_fk take_core take_did take_payload   a dead letter to remove; '=' moves its payload to the live timer
 --       one_more one_letter      to be refused above these limits: pending timers, dead letters
---       rate               to be refused above the schedule rate: 'home', 'held' or 'ask' (admission.lua)
+--       rate               to be refused above the schedule rate: 'home' if this is the coordinator shard, 'held' if
+--                          that has granted the operation, 'ask' if it must be asked where there is a rate
 --       count.<name>       amount to add to a count
 -- reply DONE now | AGAIN now (something has changed: the caller reads again) | CLOSING now | PENDING now | DEAD now |
 --       ASK now | RATE now wait_ms
@@ -23,9 +24,8 @@ for i = 1, #ARGV, 2 do A[ARGV[i]] = ARGV[i + 1] end
 local num, id = A.num, A.id
 local R, X, P, C = K .. 'r:' .. num, K .. 'x:' .. num, K .. 'p:' .. num, K .. 'c:' .. num
 
-local function answer(...)
-  touch_seq()
-  return { ..., digits(now) }
+local function answer(word)
+  return unchanged(word, now_text)
 end
 local ctl = control(num)
 if not ctl or ctl.ver ~= A.ver or call('HGET', K .. 'nn', A.name) ~= num then return answer('AGAIN') end
@@ -45,11 +45,15 @@ if A.take_fk then
   taken_number = string.sub(call('HGET', K .. 'dx:' .. num, A.take_did), 1, 16)
 end
 if ctl.closing and (A.one_more or A.one_letter) then return answer('CLOSING') end
-local refused = A.one_more and admit_one_more(ctl) or A.one_letter and admit_one_letter(ctl)
-  or A.rate and admit_schedule(ctl, A.rate)
-if refused then
-  touch_seq()
-  return refused
+local pending = A.one_more and ctl.a_pending and tonumber(call('HGET', C, 'pending') or '0')
+if pending and pending >= ctl.a_pending then return answer('PENDING') end
+-- A dead letter that a caller makes on purpose (import, or a call that dead-letters).
+if A.one_letter and call('ZCARD', K .. 'dead:' .. num) >= ctl.own_dead then return answer('DEAD') end
+local rate = A.rate and A.rate ~= 'held' and rate_of(num)
+if rate then
+  if A.rate == 'ask' then return answer('ASK') end
+  if rate_free(rate) < 1 then return unchanged('RATE', now_text, digits(rate_wait(rate))) end
+  rate_take(rate, 1)
 end
 local first = ahead()
 
@@ -67,21 +71,9 @@ if A.live and A.live ~= '' then
   new_class = class_of(A.live)
 end
 local filed_before = old ~= '' and hold == ''
-local old_lane, old_class = filed_before and lane_of(old), filed_before and class_of(old)
-local same = filed_before and new_lane and old_lane == new_lane and old_class == new_class
+local same = filed_before and new_lane and lane_of(old) == new_lane and class_of(old) == new_class
 if A.live then
-  if old ~= '' then
-    if hold ~= '' then
-      unlease(num, id, old, lease_of(hold))
-    else
-      if not same then rehead(num, old_lane, old_class, id, nil) end
-      lane_drop(num, old_lane, old_class, id, old)
-      if may_expire(old) then write('ZREM', K .. 'exp', num .. NUL .. id) end
-    end
-    unlist(num, id, old, hold)
-    write('HINCRBY', C, 'pending', -1)
-    write('HINCRBY', C, 'bytes', -cost_of(id, old))
-  end
+  if old ~= '' then uproot(num, id, old, hold, same) end
   if A.live == '' then
     write('HDEL', R, id)
     write('HDEL', P, id)

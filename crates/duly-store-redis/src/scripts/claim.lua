@@ -97,7 +97,7 @@ local function space_of(name)
       ctl.ends, ctl.till, ctl.times = ends, digits(ends), time_bytes(now) .. time_bytes(ends)
       ctl.x = { 'HSET', K .. 'x:' .. num }
       ctl.listed = is_indexed(num, 'l') and { 'ZADD', K .. 'bx:' .. num }
-      ctl.own = { 'ZADD', by_consumer and K .. 'leased' or K .. 'own:' .. run }
+      ctl.own = { 'ZADD', leases_of(run) }
       ctl.score, ctl.prefix = by_consumer and ctl.till or since, num .. NUL
       ctl.leased, ctl.lanes = 0, {}
       spaces[num] = ctl

@@ -39,19 +39,12 @@ if not here and ARGV[4] ~= 'lost' then
   flush()
   return { 'NONE', digits(now) }
 end
-if (ARGV[5] or '') ~= '' and match(call('HGET', K .. 'n:' .. num, 'gate') or '', '%x+$') ~= ARGV[5] then
-  touch_seq()
-  return { 'AGAIN', digits(now) }
-end
 local condition = ARGV[4]
-if condition == 'idle' and not (is_implicit(num) and call('HGET', K .. 'n:' .. num, 'idle') and is_vacant(num)) then
-  touch_seq()
-  return { 'AGAIN', digits(now) }
-end
-if condition == 'empty' and pending + dead > 0 then
-  touch_seq()
-  return { 'FULL', digits(now), digits(pending), dead }
-end
+local is_unlocked = (ARGV[5] or '') ~= '' and match(call('HGET', K .. 'n:' .. num, 'gate') or '', '%x+$') ~= ARGV[5]
+local is_used = condition == 'idle'
+  and not (is_implicit(num) and call('HGET', K .. 'n:' .. num, 'idle') and is_vacant(num))
+if is_unlocked or is_used then return unchanged('AGAIN', now_text) end
+if condition == 'empty' and pending + dead > 0 then return unchanged('FULL', now_text, digits(pending), dead) end
 if ARGV[3] == '' then
   -- If a shard has not confirmed the end, the record stays, and is checked again a day later.
   for _, old in ipairs(call('ZRANGEBYSCORE', K .. 'ended', '-inf', day_ago, 'LIMIT', 0, 100)) do
@@ -82,12 +75,9 @@ for lane = 0, count + 2 do
     write('ZADD', K .. 'exp', 0, num .. NUL .. NUL .. lane)
   end
 end
-for _, kind in ipairs({ 'n:', 'c:', 'r:', 'x:', 'p:', 'b:', 'nl:', 'dead:', 'dx:', 'di:', 's:', 'sl:', 'bx:' }) do
-  write('UNLINK', K .. kind .. num)
-end
-local rest = { 'sd:' .. num .. ':F', 'sd:' .. num .. ':C', 'ix:' .. num .. ':l', 'ix:' .. num .. ':s',
-  'q:' .. num .. ':pending', 'q:' .. num .. ':dead' }
-for _, key in ipairs(rest) do write('UNLINK', K .. key) end
+local keys = { 'n:%s', 'c:%s', 'r:%s', 'x:%s', 'p:%s', 'b:%s', 'nl:%s', 'dead:%s', 'dx:%s', 'di:%s', 's:%s', 'sl:%s',
+  'bx:%s', 'sd:%s:F', 'sd:%s:C', 'ix:%s:l', 'ix:%s:s', 'q:%s:pending', 'q:%s:dead' }
+for _, key in ipairs(keys) do write('UNLINK', K .. format(key, num)) end
 write('HDEL', K .. 'nn', name)
 write('ZREM', K .. 'names', name)
 write('ZREM', K .. 'implicit', name)

@@ -16,10 +16,7 @@ end
 local hold = not refused and call('HGET', K .. 'x:' .. num, id)
 local lease = hold and lease_of(hold)
 if not refused and (not lease or lease.nonce ~= ARGV[3] or is_over(lease)) then refused = 'SLOW' end
-if refused then
-  touch_seq()
-  return { digits(now), refused }
-end
+if refused then return unchanged(now_text, refused) end
 if lease.who == 'C' then
   local till = math.min(now + tonumber(ARGV[5]), lease.since + tonumber(ARGV[6]))
   write('HSET', K .. 'x:' .. num, id, sub(hold, 1, 14) .. time_bytes(till) .. sub(hold, 21))

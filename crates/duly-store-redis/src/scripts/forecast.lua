@@ -11,30 +11,26 @@ local num = num_of(ARGV[2])
 if not num or not control(num) then return { 'NONE', digits(now) } end
 local seen, bucket, count = tonumber(ARGV[3]) or now, tonumber(ARGV[4]), tonumber(ARGV[5])
 local from = math.floor(seen / bucket) * bucket
-local to = from + bucket * count
 local first, most = tonumber(ARGV[6]), tonumber(ARGV[7])
 local last = tonumber(call('HGET', K .. 'nl:' .. num, 'count') or '0') + 2
 local overdue, later, buckets = 0, 0, {}
-local function add(i, n)
-  if n > 0 then buckets[i] = (buckets[i] or 0) + n end
-end
-local function add_row(at)
-  if at <= seen then
-    overdue = overdue + 1
-  elseif at >= to then
-    later = later + 1
-  else
-    add(floor((at - from) / bucket), 1)
-  end
-end
--- Returns the bucket of a time. Entries of one bucket are counted together.
+-- Returns the bucket of a time; -1 if it is overdue, `count` if it is later. Entries of one bucket are counted together.
 local function place(at)
   if at <= seen then return -1 end
   return math.min(floor((at - from) / bucket), count)
 end
+local function add(i, n)
+  if i < 0 then
+    overdue = overdue + n
+  elseif i == count then
+    later = later + n
+  else
+    buckets[i] = (buckets[i] or 0) + n
+  end
+end
 for lane = first, math.min(first + most - 1, last) do
   local retries = call('ZRANGE', set_of(num, lane, 'r'), 0, -1, 'WITHSCORES')
-  for i = 2, #retries, 2 do add_row(tonumber(retries[i])) end
+  for i = 2, #retries, 2 do add(place(tonumber(retries[i])), 1) end
   local dir = set_of(num, lane, 'f')
   local members = call('ZRANGE', dir, 0, -1, 'WITHSCORES')
   for i = 1, #members, 2 do
@@ -42,17 +38,10 @@ for lane = first, math.min(first + most - 1, last) do
     local here = place(starts)
     -- The first block may begin before its entry in the directory, and the last block has no end.
     if i > 1 and (here == count or (ends and here == place(ends))) then
-      local all = call('ZCARD', key)
-      if here < 0 then
-        overdue = overdue + all
-      elseif here == count then
-        later = later + all
-      else
-        add(here, all)
-      end
+      add(here, call('ZCARD', key))
     else
       local rows = call('ZRANGE', key, 0, -1, 'WITHSCORES')
-      for k = 2, #rows, 2 do add_row(tonumber(rows[k])) end
+      for k = 2, #rows, 2 do add(place(tonumber(rows[k])), 1) end
     end
   end
 end

@@ -6,10 +6,7 @@
 -- reply NONE now | FREE now (there is no rate) | OK now granted mark wait_ms
 local num = num_of(ARGV[1])
 local rate = num and rate_of(num)
-if not rate then
-  touch_seq()
-  return { num and 'FREE' or 'NONE', digits(now) }
-end
+if not rate then return unchanged(num and 'FREE' or 'NONE', now_text) end
 local count, wait = tonumber(ARGV[2]), 0
 if ARGV[3] == '' then
   local asked = count

@@ -23,11 +23,9 @@ if ARGV[2] == 'lanes' then
   end
   return { 'OK', digits(now), after, due, oldest }
 end
-local from = '-'
-if ARGV[3] ~= '' then from = '(' .. ARGV[3] end
 local pending, leased, dead, paused, full, after, digest = 0, 0, 0, 0, 0, '', 0
-local names = call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, most)
-if not names[1] and from == '-' then expect_marker() end
+local names = names_after('names', ARGV[3], most)
+if not names[1] and ARGV[3] == '' then expect_marker() end
 for i, name in ipairs(names) do
   local num = call('HGET', K .. 'nn', name)
   local ctl = control(num)

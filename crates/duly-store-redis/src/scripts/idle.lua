@@ -19,10 +19,8 @@ if ARGV[1] == 'note' then
   flush()
   return { now_text, since }
 end
-local from = '-'
-if ARGV[2] ~= '' then from = '(' .. ARGV[2] end
 local out = { now_text, '' }
-local names = call('ZRANGEBYLEX', K .. 'implicit', from, '+', 'LIMIT', 0, ARGV[3])
+local names = names_after('implicit', ARGV[2], ARGV[3])
 for _, name in ipairs(names) do
   local num = call('HGET', K .. 'nn', name)
   if num and is_implicit(num) then

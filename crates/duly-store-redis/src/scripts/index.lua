@@ -12,10 +12,7 @@
 --       3 about how many timers to read
 -- reply now, then NONE (no such namespace) | MORE (call again) | DONE
 local num, what = num_of(ARGV[1]), ARGV[2]
-if not num then
-  touch_seq()
-  return { digits(now), 'NONE' }
-end
+if not num then return unchanged(now_text, 'NONE') end
 local state, source, sets = K .. 'ix:' .. num .. ':' .. what, K .. 's:' .. num, {}
 if what == 'l' then
   source, sets.l = K .. 'x:' .. num, K .. 'bx:' .. num

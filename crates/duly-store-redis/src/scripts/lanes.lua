@@ -19,6 +19,13 @@ local function set_of(num, lane, class)
   return K .. 'd:' .. num .. ':' .. lane_text(tonumber(lane)) .. ':' .. class
 end
 
+-- Returns the key of a lane: P, V, or O and the origin. Timers in lane 0 follow the namespace's destination.
+local function lane_key(ctl, lane)
+  lane = tonumber(lane)
+  if lane == 0 then return ctl.dest end
+  return lane == 1 and 'P' or lane == 2 and 'V' or 'O' .. call('HGET', K .. 'nl:' .. ctl.num, 'k' .. lane_text(lane))
+end
+
 -- Adds a timer to its lane, and removes it.
 local function lane_add(num, lane, class, at, id)
   local set = set_of(num, lane, class)
@@ -119,11 +126,7 @@ end
 -- Removes a lease: from the clock's set or its holder's, and from the counts.
 local function unlease(num, id, record, lease)
   local member = num .. NUL .. id
-  if lease.who == 'C' then
-    write('ZREM', K .. 'leased', member)
-  else
-    write('ZREM', K .. 'own:' .. lease.who, member)
-  end
+  write('ZREM', leases_of(lease.who), member)
   write('HDEL', K .. 'x:' .. num, id)
   write('HINCRBY', K .. 'c:' .. num, 'leased', -1)
   write('HINCRBY', K .. 'c:' .. num, 'i' .. lane_of(record), -1)
@@ -138,13 +141,13 @@ local function unlist(num, id, record, hold)
   end
 end
 
--- Removes a live timer from everything except its record.
-local function uproot(num, id, record, hold)
+-- Removes a live timer from everything except its record, and with `keeps_head` except the head of its lane.
+local function uproot(num, id, record, hold, keeps_head)
   if hold ~= '' then
     unlease(num, id, record, lease_of(hold))
   else
     local lane, class = lane_of(record), class_of(record)
-    rehead(num, lane, class, id, nil)
+    if not keeps_head then rehead(num, lane, class, id, nil) end
     lane_drop(num, lane, class, id, record)
     if may_expire(record) then write('ZREM', K .. 'exp', num .. NUL .. id) end
   end

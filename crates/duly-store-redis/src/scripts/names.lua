@@ -4,11 +4,9 @@
 -- ARGV  1 name to begin after, or ''  2 most
 -- reply now, then for each: name, number, version, settings, paused, resumes at, created at,
 --       updated at
-local from = '-'
-if ARGV[1] ~= '' then from = '(' .. ARGV[1] end
-if from == '-' then expect_marker() end
+if ARGV[1] == '' then expect_marker() end
 local out = { digits(now) }
-for _, name in ipairs(call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, ARGV[2])) do
+for _, name in ipairs(names_after('names', ARGV[1], ARGV[2])) do
   local num = call('HGET', K .. 'nn', name)
   local f = call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated')
   out[#out + 1] = { name, num, f[1], f[2], f[3] or '0', f[4] or '', f[5], f[6] }

@@ -4,10 +4,8 @@
 -- ARGV  1 name to begin after, or ''  2 most
 -- reply for each: name, number
 expect_marker()
-local from = '-'
-if ARGV[1] ~= '' then from = '(' .. ARGV[1] end
 local out = {}
-for _, name in ipairs(call('ZRANGEBYLEX', K .. 'names', from, '+', 'LIMIT', 0, ARGV[2])) do
+for _, name in ipairs(names_after('names', ARGV[1], ARGV[2])) do
   out[#out + 1] = name
   out[#out + 1] = call('HGET', K .. 'nn', name)
 end

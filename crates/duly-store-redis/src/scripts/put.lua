@@ -38,16 +38,12 @@ if home then
   local seen = ''
   if num then seen = num .. ':' .. call('HGET', K .. 'n:' .. num, 'ver') end
   -- A late restore does not revive a number whose end is recorded.
-  if seen ~= ARGV[3] or call('HEXISTS', K .. 'ends', fields['@num'] or '') == 1 then
-    touch_seq()
-    return { 'AGAIN', digits(now) }
-  end
+  local is_ended = call('HEXISTS', K .. 'ends', fields['@num'] or '') == 1
+  if seen ~= ARGV[3] or is_ended then return unchanged('AGAIN', now_text) end
   ver = math.max(taken, above or 0) + 1
   new = not num
-  if new and call('ZCARD', K .. 'names') >= (tonumber(fields['@max'] or '') or math.huge) then
-    touch_seq()
-    return { 'LIMIT', digits(now) }
-  end
+  local max = tonumber(fields['@max'] or '') or math.huge
+  if new and call('ZCARD', K .. 'names') >= max then return unchanged('LIMIT', now_text) end
   if new and fields['@num'] then
     num = fields['@num']
   elseif new then
@@ -59,16 +55,12 @@ else
   num, ver = ARGV[3], tonumber(ARGV[4])
   local old = call('HGET', K .. 'nn', name)
   if ver <= taken then
-    touch_seq()
     -- The same version may be another change, which the coordinator shard has lost since (namespaces.rs).
     local same = ver == taken and old == num and call('HGET', K .. 'n:' .. num, 'updated') == fields.updated
-    if not same then return { 'AHEAD', digits(now), digits(taken) } end
-    return { 'DONE', digits(now), num, digits(ver) }
+    if not same then return unchanged('AHEAD', now_text, digits(taken)) end
+    return unchanged('DONE', now_text, num, digits(ver))
   end
-  if old and old ~= num then
-    touch_seq()
-    return { 'OLD', digits(now), old }
-  end
+  if old and old ~= num then return unchanged('OLD', now_text, old) end
 end
 local key = K .. 'n:' .. num
 for i = 5, #ARGV, 2 do

@@ -8,12 +8,7 @@
 --       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, tombstone,
 --       entry, record and payload of the dead letter, record of 6, id
 local id = ARGV[2]
-local num
-if string.sub(ARGV[1], 1, 1) == '#' then
-  num = string.sub(ARGV[1], 2)
-else
-  num = num_of(ARGV[1])
-end
+local num = match(ARGV[1], '^#(.*)$') or num_of(ARGV[1])
 local f = num and call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated', 'name')
 if not num or not f[1] then
   expect_marker()
@@ -38,7 +33,7 @@ else
 end
 local function payload_of(key, record)
   local most = tonumber(ARGV[4])
-  if most == 0 or record == '' or math.floor(string.byte(record, 2) / 2) % 2 == 0 then return '' end
+  if most == 0 or record == '' or not lies_apart(record) then return '' end
   -- The first eight bytes are its version.
   if call('HSTRLEN', P, key) > most + 8 then return '' end
   return call('HGET', P, key) or ''

@@ -29,18 +29,8 @@ for i = 1, #found, 2 do
     spaces[num] = space
   end
   if space and not space.paused and not space.full then
-    local key
-    if lane == '0' then
-      key = space.dest
-    elseif lane == '1' then
-      key = 'P'
-    elseif lane == '2' then
-      key = 'V'
-    else
-      key = 'O' .. call('HGET', K .. 'nl:' .. num, 'k' .. lane)
-    end
-    rows[#rows + 1] = { space.name, num, space.ver, key, class,
-      lane_count(num, lane, class, now, 64) }
+    local count = lane_count(num, lane, class, now, 64)
+    rows[#rows + 1] = { space.name, num, space.ver, lane_key(space, lane), class, count }
   end
 end
 local next_at = ahead()

@@ -14,10 +14,7 @@ local name = ARGV[1]
 local num = num_of(name)
 local f = num and call('HMGET', K .. 'n:' .. num, 'gate', 'max_payload', 'max_delay', 'a_pending', 'm_pending', 'rate')
 local word = not num and 'NONE' or f[1] and 'CLOSING' or f[6] and ARGV[2] == '' and 'RATED'
-if word then
-  touch_seq()
-  return { digits(now), word }
-end
+if word then return unchanged(now_text, word) end
 local R, C = K .. 'r:' .. num, K .. 'c:' .. num
 local max_payload, max_delay, a_pending = tonumber(f[2]), tonumber(f[3] or ''), allowance(f[4], f[5])
 local rate = f[6] and ARGV[2] == 'home' and rate_of(num)

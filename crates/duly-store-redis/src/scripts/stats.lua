@@ -36,15 +36,7 @@ for lane = 0, tonumber(keys[1] or '0') + 2 do
     if at and (not next_at or at < next_at) then next_at = at end
   end
   if all + retries + in_flight > 0 then
-    local key = 'P'
-    if lane == 0 then
-      key = ctl.dest
-    elseif lane == 2 then
-      key = 'V'
-    elseif lane > 2 then
-      key = 'O' .. call('HGET', K .. 'nl:' .. num, 'k' .. lane)
-    end
-    lanes[#lanes + 1] = { key, due, all - due, retry_due, retries, in_flight }
+    lanes[#lanes + 1] = { lane_key(ctl, lane), due, all - due, retry_due, retries, in_flight }
   end
 end
 return { 'OK', digits(now), ctl.paused and '1' or '0', next_at and digits(next_at) or '',

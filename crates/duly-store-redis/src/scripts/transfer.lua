@@ -9,8 +9,7 @@
 local num, kind = ARGV[2], ARGV[3]
 local q = quota_of(num, kind)
 if num_of(ARGV[1]) ~= num or q.deal ~= ARGV[4] or not q.moved or not q.share then
-  touch_seq()
-  return { 'OTHER', digits(now) }
+  return unchanged('OTHER', now_text)
 end
 local gifts_from = 6 + 2 * tonumber(ARGV[5])
 local moved, totals = q.moved, {}
