@@ -84,17 +84,12 @@ impl Deployment {
         self.end(&control, "empty", &own).await
     }
 
-    /// Ends a namespace at its coordinator shard, on conditions, and then everywhere.
+    /// Ends a namespace on conditions, and reports what prevents it.
     async fn end(&self, control: &Control, condition: &str, lock: &str) -> Result<()> {
         let name = &control.name;
-        let coordinator = self.coordinator_of(name);
-        let mut reply = self.end_at_coordinator(name, &control.num, condition, lock).await?;
-        let (word, _) = (reply.text()?, reply.time()?);
+        let (word, mut reply) = self.end_number(name, &control.num, condition, lock).await?;
         match word.as_str() {
-            "DONE" => {
-                let ver = reply.text()?;
-                self.end_elsewhere(coordinator, name, &control.num, &ver).await
-            }
+            "DONE" => Ok(()),
             "NONE" => self.finish_end_or_refuse(name).await,
             "AGAIN" => Err(unavailable("the deletion took longer than its lock; repeat it")),
             "FULL" => {
@@ -105,22 +100,21 @@ impl Deployment {
         }
     }
 
-    /// Ends a locked namespace everywhere. Returns `true` if the condition held at its coordinator
-    /// shard.
-    pub(crate) async fn end_if(
+    /// Ends a number at the coordinator shard of its name, on conditions, and then everywhere. Returns the
+    /// word of the coordinator shard, `DONE` if the conditions held, and the rest of its reply.
+    pub(crate) async fn end_number(
         &self,
-        control: &Control,
+        name: &NamespaceName,
+        num: &str,
         condition: &str,
         lock: &str,
-    ) -> Result<bool> {
-        let name = &control.name;
-        let mut reply = self.end_at_coordinator(name, &control.num, condition, lock).await?;
+    ) -> Result<(String, Reply)> {
+        let mut reply = self.end_at_coordinator(name, num, condition, lock).await?;
         let (word, _) = (reply.text()?, reply.time()?);
-        if word != "DONE" {
-            return Ok(false);
+        if word == "DONE" {
+            self.end_elsewhere(name, num, &reply.text()?).await?;
         }
-        let ver = reply.text()?;
-        self.end_elsewhere(self.coordinator_of(name), name, &control.num, &ver).await.map(|()| true)
+        Ok((word, reply))
     }
 
     /// Records the end of a number at the coordinator shard of its name, on conditions, and removes what
@@ -140,9 +134,7 @@ impl Deployment {
     /// else.
     async fn finish_end_or_refuse(&self, name: &NamespaceName) -> Result<()> {
         match self.records(name, &[]).await?.unfinished_end {
-            Some((num, ver)) => {
-                self.end_elsewhere(self.coordinator_of(name), name, &num, &ver).await
-            }
+            Some((num, ver)) => self.end_elsewhere(name, &num, &ver).await,
             None => Err(self.no_namespace(name).await),
         }
     }
@@ -177,11 +169,11 @@ impl Deployment {
     /// complete there.
     pub(crate) async fn end_elsewhere(
         &self,
-        coordinator: ShardId,
         name: &NamespaceName,
         num: &str,
         ver: &str,
     ) -> Result<()> {
+        let coordinator = self.coordinator_of(name);
         let ends = self.others(coordinator).map(|shard| self.end_in(shard, name, num, ver));
         after_change(everywhere(ends).await)?;
         // If this is lost, a background pass ends it once more.
@@ -233,8 +225,7 @@ impl Deployment {
                 }
                 // The shard must have the namespace, so that it can be locked.
                 DeletionLock::NoNamespace => {
-                    let todo = format!("put\0{}", control.name);
-                    self.finish(self.coordinator_of(&control.name), &todo).await?;
+                    self.spread_again(&control.name).await?;
                 }
             }
         }

@@ -188,7 +188,7 @@ impl Deployment {
             let todo = reply.text()?;
             sums.digest = sums.digest.wrapping_add(reply.number()?);
             if !todo.is_empty() {
-                self.finish_later(shard, &todo).await;
+                self.finish_later(&todo).await;
             }
             sums.namespaces_paused += paused;
             sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
@@ -213,8 +213,8 @@ impl Deployment {
     }
 
     /// Finishes a change of a namespace that a node left unfinished.
-    async fn finish_later(&self, shard: ShardId, todo: &str) {
-        match self.finish(shard, todo).await {
+    async fn finish_later(&self, todo: &str) {
+        match self.finish(todo).await {
             Ok(Some(spread)) => self.allocate_lowered(&spread).await,
             Ok(None) => {}
             // The next poll tries again.

@@ -29,7 +29,7 @@ use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use crate::{
     case::Control,
-    change::{TRIES, digits},
+    change::{TRIES, digits, flag},
     deployment::Deployment,
     error::after_change,
     marker::MarkerState,
@@ -176,11 +176,9 @@ impl Deployment {
             let Some(next) = next(old.as_ref(), now)? else {
                 let old = old.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
                 if !self.is_everywhere(&old).await? {
-                    let allocations = self.allocations_of(coordinator, &old).await?;
-                    let spread = self
-                        .spread(coordinator, CoordinatorState { control: old.clone(), allocations })
-                        .await?;
-                    self.allocate_lowered(&spread).await;
+                    let allocations = self.allocations_of(&old).await?;
+                    let present = CoordinatorState { control: old.clone(), allocations };
+                    self.allocate_lowered(&self.spread(present).await?).await;
                 }
                 return Ok((namespace(old), false));
             };
@@ -190,7 +188,7 @@ impl Deployment {
             let Some(changed) = changed else {
                 continue;
             };
-            let changed = self.spread(coordinator, changed).await?;
+            let changed = self.spread(changed).await?;
             self.allocate_lowered(&changed).await;
             return Ok((namespace(changed.control), old.is_none()));
         }
@@ -221,14 +219,7 @@ impl Deployment {
             _ => old.map(|old| old.created_at),
         };
         let created = created_at.map_or_else(|| b"now".to_vec(), time);
-        let paused = (next.paused, next.resumes_at);
-        arguments.extend(self.fields(
-            &next.settings,
-            paused,
-            coordinator,
-            created,
-            b"now".to_vec(),
-        ));
+        arguments.extend(self.fields(next, coordinator, created, b"now".to_vec()));
         match next.author {
             SettingsAuthor::Implicit => arguments.extend([b"implicit".to_vec(), b"now".to_vec()]),
             SettingsAuthor::Explicit => arguments.extend([b"implicit".to_vec(), Vec::new()]),
@@ -272,21 +263,10 @@ impl Deployment {
     /// Goes past a version at the coordinator shard, with nothing changed, and begins new allocations.
     /// Returns `None` if the namespace has changed in between: the caller of that change updates the
     /// other shards.
-    async fn put_again(
-        &self,
-        coordinator: ShardId,
-        control: &Control,
-        above: u64,
-    ) -> Result<Option<CoordinatorState>> {
-        let next = NextNamespace::of(control, SettingsAuthor::Kept);
-        self.put_at_coordinator(
-            coordinator,
-            &control.name,
-            Some(control),
-            &next,
-            CoordinatorWrite::Above(above),
-        )
-        .await
+    async fn put_again(&self, control: &Control, above: u64) -> Result<Option<CoordinatorState>> {
+        let (name, next) = (&control.name, NextNamespace::of(control, SettingsAuthor::Kept));
+        let write = CoordinatorWrite::Above(above);
+        self.put_at_coordinator(self.coordinator_of(name), name, Some(control), &next, write).await
     }
 
     /// Begins new allocations of the limits of a namespace, as if it were changed. Returns what all
@@ -297,27 +277,26 @@ impl Deployment {
     ) -> Result<Option<CoordinatorState>> {
         let coordinator = self.coordinator_of(name);
         let Some(control) = self.control_of(coordinator, name).await?.1 else { return Ok(None) };
-        match self.put_again(coordinator, &control, 0).await? {
-            Some(newer) => self.spread(coordinator, newer).await.map(Some),
+        match self.put_again(&control, 0).await? {
+            Some(newer) => self.spread(newer).await.map(Some),
             None => Ok(None),
         }
     }
 
     fn fields(
         &self,
-        settings: &Settings,
-        (paused, resumes_at): (bool, Option<Timestamp>),
+        next: &NextNamespace,
         shard: ShardId,
         created: Vec<u8>,
         updated: Vec<u8>,
     ) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let mut say = |name: &str, value: Vec<u8>| out.extend([name.as_bytes().to_vec(), value]);
-        for (name, value) in settings::fields(settings, shard.0, self.shards) {
+        for (name, value) in settings::fields(&next.settings, shard.0, self.shards) {
             say(name, value);
         }
-        say("paused", if paused { b"1".to_vec() } else { b"0".to_vec() });
-        say("resumes", resumes_at.map_or_else(Vec::new, time));
+        say("paused", flag(next.paused));
+        say("resumes", next.resumes_at.map_or_else(Vec::new, time));
         say("created", created);
         say("updated", updated);
         out

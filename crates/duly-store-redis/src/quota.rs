@@ -121,6 +121,10 @@ struct NamespaceLimit {
 }
 
 impl NamespaceLimit {
+    fn of(control: &Control, kind: LimitKind) -> Self {
+        Self { name: control.name.clone(), num: control.num.clone(), kind }
+    }
+
     fn arguments(&self) -> Vec<Vec<u8>> {
         [self.name.as_str(), &self.num, self.kind.as_str()].map(|text| text.into()).to_vec()
     }
@@ -144,20 +148,8 @@ impl Rebalances {
 struct Rebalance {
     /// Additional quota that each shard wants.
     wanted: Mutex<BTreeMap<u16, u64>>,
-    last: tokio::sync::Mutex<LastRebalance>,
-}
-
-#[derive(Debug, Default)]
-struct LastRebalance {
     /// Time when the last rebalance ended; `true`: it found something.
-    ended: Option<(Instant, bool)>,
-}
-
-impl LastRebalance {
-    /// Returns `true` if a recent rebalance found nothing.
-    fn is_resting(&self) -> bool {
-        self.ended.is_some_and(|(at, found)| !found && at.elapsed() < REST_AFTER_NOTHING)
-    }
+    last: tokio::sync::Mutex<Option<(Instant, bool)>>,
 }
 
 impl Deployment {
@@ -169,8 +161,7 @@ impl Deployment {
         control: &Control,
         kind: LimitKind,
     ) -> Result<bool> {
-        let limit = NamespaceLimit { name: control.name.clone(), num: control.num.clone(), kind };
-        self.rebalance_limit(shard, limit).await
+        self.rebalance_limit(shard, NamespaceLimit::of(control, kind)).await
     }
 
     async fn rebalance_limit(&self, shard: ShardId, limit: NamespaceLimit) -> Result<bool> {
@@ -180,20 +171,22 @@ impl Deployment {
         let rebalance = self.rebalances.of(&limit);
         *rebalance.wanted.lock().entry(shard.0).or_default() += 1;
         let mut last = rebalance.last.lock().await;
+        let is_resting =
+            last.is_some_and(|(at, found)| !found && at.elapsed() < REST_AFTER_NOTHING);
         if !rebalance.wanted.lock().contains_key(&shard.0) {
             // Another call rebalanced for all that were waiting.
-            return Ok(!last.is_resting());
+            return Ok(!is_resting);
         }
-        if last.is_resting() {
+        if is_resting {
             rebalance.wanted.lock().remove(&shard.0);
             return Ok(false);
         }
-        if let Some((at, _)) = last.ended {
+        if let Some((at, _)) = *last {
             tokio::time::sleep_until(at + PAUSE).await;
         }
         let wanted = std::mem::take(&mut *rebalance.wanted.lock());
         let found = self.rebalance_once(&limit, &wanted).await?;
-        last.ended = Some((Instant::now(), found));
+        *last = Some((Instant::now(), found));
         Ok(found)
     }
 
@@ -211,10 +204,8 @@ impl Deployment {
         }
         let limit = NamespaceLimit { name, num, kind: LimitKind::Dead };
         let rebalance = self.rebalances.of(&limit);
-        let lately = |last: &LastRebalance| {
-            last.ended.is_some_and(|(at, _)| at.elapsed() < REST_AFTER_NOTHING)
-        };
-        let is_due = rebalance.last.try_lock().is_ok_and(|last| !lately(&last));
+        let is_over = |(at, _): (Instant, bool)| at.elapsed() >= REST_AFTER_NOTHING;
+        let is_due = rebalance.last.try_lock().is_ok_and(|last| last.is_none_or(is_over));
         if !is_due {
             // The next rebalance includes this shard.
             rebalance.wanted.lock().entry(shard.0).or_insert(1);
@@ -256,8 +247,7 @@ impl Deployment {
                 finished = true;
                 // A shard that cannot take a raised limit now keeps a smaller quota; the others
                 // continue.
-                if let Err(error) = self.finish(coordinator, &format!("put\0{}", limit.name)).await
-                {
+                if let Err(error) = self.spread_again(&limit.name).await {
                     tracing::debug!(
                         %error,
                         "present limit not in every shard; rebalancing with those that have it"

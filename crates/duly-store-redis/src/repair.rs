@@ -97,7 +97,7 @@ impl Deployment {
             }
             match self.control_of(coordinator, &name).await?.1 {
                 Some(control) => {
-                    let allocations = self.allocations_of(coordinator, &control).await?;
+                    let allocations = self.allocations_of(&control).await?;
                     self.take(shard, &control, &allocations).await?;
                     if is_last && let Some(spread) = self.reallocate(&name).await? {
                         // Until the limits are allocated, deliveries stall.

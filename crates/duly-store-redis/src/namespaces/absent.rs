@@ -93,9 +93,9 @@ impl Deployment {
             if shard == coordinator {
                 return Ok(Absence::Taken);
             }
-            let allocations = self.allocations_of(coordinator, &control).await?;
+            let allocations = self.allocations_of(&control).await?;
             if self.take(shard, &control, &allocations).await?.is_some() {
-                self.finish(coordinator, &format!("put\0{name}")).await?;
+                self.spread_again(name).await?;
             }
             return Ok(Absence::Taken);
         }

@@ -124,7 +124,7 @@ impl Deployment {
             Err(error) => Err(error),
         };
         let is_vacant = empty.as_ref().is_ok_and(|uses| uses.iter().all(Option::is_some));
-        if is_vacant && self.end_if(&control, "idle", &own).await? {
+        if is_vacant && self.end_number(name, num, "idle", &own).await?.0 == "DONE" {
             return Ok(true);
         }
         // A lock that stays is released by the call that finds it expired.

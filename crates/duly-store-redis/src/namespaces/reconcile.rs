@@ -98,7 +98,7 @@ impl Deployment {
             return Ok(false);
         }
         if records.current.is_some() {
-            self.finish(self.coordinator_of(name), &format!("put\0{name}")).await?;
+            self.spread_again(name).await?;
         }
         Ok(true)
     }

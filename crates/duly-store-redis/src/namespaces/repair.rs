@@ -124,7 +124,7 @@ impl Deployment {
                 "namespace repair restored the record at the coordinator shard"
             );
         } else {
-            after_change(self.finish(coordinator, &format!("put\0{name}")).await)?;
+            after_change(self.spread_again(name).await)?;
         }
         self.to_repair.lock().remove(name);
         let control = self.control_of(coordinator, name).await?.1;
@@ -134,13 +134,10 @@ impl Deployment {
 
     /// Records the end of a number, and removes what shards hold under it.
     async fn give_up(&self, name: &NamespaceName, num: &str) -> Result<()> {
-        let mut reply = self.end_at_coordinator(name, num, "lost", "").await?;
-        let (word, _) = (reply.text()?, reply.time()?);
-        if word != "DONE" {
-            return Err(damaged(format!("unknown reply to the end of a namespace: {word}")));
+        match self.end_number(name, num, "lost", "").await?.0.as_str() {
+            "DONE" => Ok(()),
+            word => Err(damaged(format!("unknown reply to the end of a namespace: {word}"))),
         }
-        let ver = reply.text()?;
-        self.end_elsewhere(self.coordinator_of(name), name, num, &ver).await
     }
 
     /// Writes the namespace of another shard at the coordinator shard, with a later version, and has all
@@ -153,7 +150,7 @@ impl Deployment {
         let coordinator = self.coordinator_of(name);
         let write = CoordinatorWrite::Restored { lost: &lost, above };
         let restored = self.put_at_coordinator(coordinator, name, None, &next, write).await?;
-        let spread = self.spread(coordinator, restored.ok_or_else(changed)?).await?;
+        let spread = self.spread(restored.ok_or_else(changed)?).await?;
         self.allocate_lowered(&spread).await;
         Ok(())
     }

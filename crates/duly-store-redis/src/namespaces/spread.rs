@@ -3,7 +3,7 @@
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::Result;
 
-use super::{CoordinatorState, time};
+use super::{CoordinatorState, NextNamespace, SettingsAuthor, time};
 use crate::{
     case::Control,
     change::{TRIES, everywhere},
@@ -18,16 +18,16 @@ impl Deployment {
     /// have. Returns what they took: a newer version of it if a shard had seen this version before.
     pub(crate) async fn spread(
         &self,
-        coordinator: ShardId,
         mut at_coordinator: CoordinatorState,
     ) -> Result<CoordinatorState> {
+        let coordinator = self.coordinator_of(&at_coordinator.control.name);
         for _ in 0..TRIES {
             let CoordinatorState { control, allocations } = &at_coordinator;
             let takes =
                 self.others(coordinator).map(|shard| self.take(shard, control, allocations));
             let ahead = after_change(everywhere(takes).await)?.into_iter().flatten().max();
             let newer = match ahead {
-                Some(ahead) => after_change(self.put_again(coordinator, control, ahead).await)?,
+                Some(ahead) => after_change(self.put_again(control, ahead).await)?,
                 None => {
                     let done =
                         [namespace_arguments(control, "take"), vec![b"done".to_vec()]].concat();
@@ -55,9 +55,9 @@ impl Deployment {
     ) -> Result<Option<u64>> {
         for _ in 0..TRIES {
             let mut arguments = namespace_arguments(control, "take");
-            let paused = (control.paused, control.resumes_at);
+            let next = NextNamespace::of(control, SettingsAuthor::Kept);
             let (created, updated) = (time(control.created_at), time(control.updated_at));
-            arguments.extend(self.fields(&control.settings, paused, shard, created, updated));
+            arguments.extend(self.fields(&next, shard, created, updated));
             arguments.extend(allocations.fields());
             let mut reply = self.call_script(shard, Script::Put, arguments).await?;
             let (word, _) = (reply.text()?, reply.time()?);
@@ -83,28 +83,28 @@ impl Deployment {
         Ok(seen.iter().all(|(_, own)| own.as_ref().is_some_and(same)))
     }
 
+    /// Has every shard take a namespace as its coordinator shard has it, also after an unfinished change.
+    /// Returns what all shards have now; `None` if there is no such namespace.
+    pub(crate) async fn spread_again(
+        &self,
+        name: &NamespaceName,
+    ) -> Result<Option<CoordinatorState>> {
+        let found = self.control_of(self.coordinator_of(name), name).await?.1;
+        let Some(control) = found else { return Ok(None) };
+        let allocations = self.allocations_of(&control).await?;
+        self.spread(CoordinatorState { control, allocations }).await.map(Some)
+    }
+
     /// Finishes an unfinished change of a namespace, as its coordinator shard has noted it. Returns what
     /// all shards have now.
-    pub(crate) async fn finish(
-        &self,
-        coordinator: ShardId,
-        todo: &str,
-    ) -> Result<Option<CoordinatorState>> {
+    pub(crate) async fn finish(&self, todo: &str) -> Result<Option<CoordinatorState>> {
         let mut parts = todo.split('\0');
         let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
         let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
         match (kind, parts.next(), parts.next()) {
-            ("put", ..) => match self.control_of(coordinator, &name).await?.1 {
-                Some(control) => {
-                    let allocations = self.allocations_of(coordinator, &control).await?;
-                    self.spread(coordinator, CoordinatorState { control, allocations })
-                        .await
-                        .map(Some)
-                }
-                None => Ok(None),
-            },
+            ("put", ..) => self.spread_again(&name).await,
             ("gone", Some(num), Some(ver)) => {
-                self.end_elsewhere(coordinator, &name, num, ver).await.map(|()| None)
+                self.end_elsewhere(&name, num, ver).await.map(|()| None)
             }
             _ => Err(damaged(format!("an unknown unfinished change of a namespace: {todo:?}"))),
         }

@@ -34,16 +34,11 @@ impl Allocations {
 
 impl Deployment {
     /// Returns the allocations of this version of a namespace.
-    pub(crate) async fn allocations_of(
-        &self,
-        coordinator: ShardId,
-        control: &Control,
-    ) -> Result<Allocations> {
+    pub(crate) async fn allocations_of(&self, control: &Control) -> Result<Allocations> {
+        let coordinator = self.coordinator_of(&control.name);
         for _ in 0..TRIES {
             let [pending, dead] = [LimitKind::Pending, LimitKind::Dead].map(|kind| async move {
-                let limit =
-                    NamespaceLimit { name: control.name.clone(), num: control.num.clone(), kind };
-                self.report(coordinator, &limit).await
+                self.report(coordinator, &NamespaceLimit::of(control, kind)).await
             });
             if let (Some(pending), Some(dead)) = (pending.await?, dead.await?)
                 && pending.ver == dead.ver
@@ -68,8 +63,7 @@ impl Deployment {
             if *allocation != control.ver {
                 continue;
             }
-            let limit =
-                NamespaceLimit { name: control.name.clone(), num: control.num.clone(), kind };
+            let limit = NamespaceLimit::of(control, kind);
             if let Err(error) = self.rebalance_once(&limit, &BTreeMap::new()).await {
                 tracing::debug!(
                     %error,
@@ -91,6 +85,7 @@ impl Deployment {
         let Some(at_coordinator) = reports.get(&coordinator.0) else {
             return Ok(false);
         };
+        let QuotaReport { allocation, ver, .. } = at_coordinator;
         let settled = match &at_coordinator.settled {
             Some(settled) => settled.clone(),
             None => {
@@ -109,15 +104,8 @@ impl Deployment {
                 let Some(amounts) = split_limit(max, &used) else {
                     return Ok(false);
                 };
-                let written = self
-                    .write_allocation(
-                        coordinator,
-                        limit,
-                        &at_coordinator.allocation,
-                        &at_coordinator.ver,
-                        &amounts,
-                    )
-                    .await?;
+                let written =
+                    self.write_allocation(coordinator, limit, allocation, ver, &amounts).await?;
                 let Some(settled) = written else {
                     return Ok(true);
                 };
@@ -130,14 +118,7 @@ impl Deployment {
             let amount = amount
                 .ok_or_else(|| damaged(format!("an allocation without this shard: {settled:?}")))?;
             if !report.is_allocated {
-                self.write_allocation(
-                    ShardId(*shard),
-                    limit,
-                    &at_coordinator.allocation,
-                    "",
-                    amount,
-                )
-                .await?;
+                self.write_allocation(ShardId(*shard), limit, allocation, "", amount).await?;
             }
         }
         Ok(true)
