@@ -247,7 +247,7 @@ impl Deployment {
         if free == 0 {
             return (digits(0), None);
         }
-        let grant = self.grant(name, free).await.unwrap_or(Grant::nothing());
+        let grant = self.grant(name, free).await.unwrap_or_default();
         (digits(grant.count), Some(grant))
     }
 

@@ -162,10 +162,8 @@ async fn mark_all(
     is_sealed: bool,
 ) -> Result<()> {
     let note = MarkerNote { is_sealed, ..MarkerNote::default() };
-    let marks = (0..identity.shards).map(ShardId).map(|shard| {
-        let call = Call::new(Script::WriteMarker, arguments(identity, list, note));
-        write_marker(router, place(shard, identity.shards), call)
-    });
+    let shards = (0..identity.shards).map(|shard| place(ShardId(shard), identity.shards));
+    let marks = shards.map(|shard| write_marker(router, shard, identity, list, note));
     stream::iter(marks).buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
 
@@ -173,7 +171,19 @@ async fn mark_all(
 ///
 /// # Errors
 /// When the shard belongs to another deployment, or does not reply.
-pub(crate) async fn write_marker(router: &Router, shard: ShardId, call: Call) -> Result<()> {
+pub(crate) async fn write_marker(
+    router: &Router,
+    shard: ShardId,
+    identity: &Identity,
+    list: &CoordinatorList,
+    note: MarkerNote,
+) -> Result<()> {
+    let [own, before] = list.texts();
+    let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
+    let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
+    let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
+    let arguments = texts.map(String::into_bytes).chain(flags).collect();
+    let call = Call::new(Script::WriteMarker, arguments);
     let mut reply = Reply::list(router.call(shard, call).await?)?;
     if reply.text()? == "OK" {
         return Ok(());
@@ -191,19 +201,6 @@ pub(crate) struct MarkerNote {
     pub(crate) restores: bool,
     /// `true`: no node of an older build can act any more.
     pub(crate) is_sealed: bool,
-}
-
-/// Returns the arguments of `write_marker.lua`.
-pub(crate) fn arguments(
-    identity: &Identity,
-    list: &CoordinatorList,
-    note: MarkerNote,
-) -> Vec<Vec<u8>> {
-    let [own, before] = list.texts();
-    let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
-    let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
-    let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
-    texts.map(String::into_bytes).chain(flags).collect()
 }
 
 /// Returns the servers and which of `shards` shards each has.

@@ -138,7 +138,7 @@ pub(crate) async fn check(
     let names =
         ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
     let settings = match connection.command(cmd("CONFIG").arg("GET").arg(&names)).await {
-        Ok(value) => pairs(value),
+        Ok(value) => redis::from_redis_value(value).unwrap_or_default(),
         Err(error) => match OpenError::of(address, &error) {
             // The user may not run the command, or the server does not have it.
             OpenError::Denied { .. } | OpenError::Refused { .. } => HashMap::new(),
@@ -185,21 +185,6 @@ async fn version(connection: &Connection, address: &str) -> Opened<String> {
     let text = info(connection, address, "server").await?;
     let line = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
     Ok(line.unwrap_or("unknown").trim().to_owned())
-}
-
-fn pairs(value: Value) -> HashMap<String, String> {
-    let text = |value: &Value| match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) => text.clone(),
-        _ => String::new(),
-    };
-    match value {
-        Value::Array(items) => {
-            items.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
-        }
-        Value::Map(pairs) => pairs.iter().map(|(k, v)| (text(k), text(v))).collect(),
-        _ => HashMap::new(),
-    }
 }
 
 #[cfg(test)]

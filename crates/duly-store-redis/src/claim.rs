@@ -44,9 +44,8 @@ struct Claiming<'a> {
     claimed: Claimed,
     /// `true`: nothing more is to be granted.
     full: bool,
-    settings: HashMap<usize, Arc<Settings>>,
-    /// Number and version of the namespaces that earlier scripts of this claim returned.
-    numbers: HashMap<usize, (String, String)>,
+    /// Number, version and settings of the lanes' namespaces, as scripts of this claim returned them.
+    spaces: HashMap<usize, (String, String, Arc<Settings>)>,
     larger: Vec<(usize, String, Record)>,
     next_at: Option<Timestamp>,
     now: Timestamp,
@@ -74,8 +73,7 @@ impl Deployment {
             bytes_left: request.bytes_max.min(LUA_MAX),
             claimed: Claimed::default(),
             full: false,
-            settings: HashMap::new(),
-            numbers: HashMap::new(),
+            spaces: HashMap::new(),
             larger: Vec::new(),
             next_at: None,
             now: Timestamp::MIN,
@@ -152,10 +150,9 @@ impl Deployment {
         ];
         for (i, wanted) in (from..).zip(lanes) {
             let (first, retry) = claiming.left[i];
-            let known = claiming
-                .numbers
-                .get(&i)
-                .map_or_else(Vec::new, |(num, ver)| format!("{num}:{ver}").into_bytes());
+            let known = claiming.spaces.get(&i);
+            let known =
+                known.map_or_else(Vec::new, |(num, ver, _)| format!("{num}:{ver}").into_bytes());
             arguments.push(wanted.lane.namespace.as_str().as_bytes().to_vec());
             arguments.push(lane_name(&wanted.lane.key).into_bytes());
             arguments.push(digits(first));
@@ -189,8 +186,7 @@ impl Deployment {
             let version = row.text()?;
             let (num, ver) = version.split_once(':').unwrap_or((&version, ""));
             let settings = self.settings_of(num, ver, &row.bytes()?)?;
-            claiming.settings.insert(i, settings);
-            claiming.numbers.insert(i, (num.to_owned(), ver.to_owned()));
+            claiming.spaces.insert(i, (num.to_owned(), ver.to_owned(), settings));
         }
         while !groups.is_done() {
             let i = lane_index(from, groups.number()?);
@@ -275,8 +271,8 @@ impl Claiming<'_> {
         let id = row.timer_id()?;
         let record = Record::unpack(id.clone(), &row.bytes()?)?;
         let lane = &self.request.lanes[i].lane;
-        let settings = self.settings.get(&i).ok_or_else(|| damaged("settings are missing"))?;
-        let (num, _) = self.numbers.get(&i).ok_or_else(|| damaged("a number is missing"))?;
+        let space = self.spaces.get(&i).ok_or_else(|| damaged("settings are missing"))?;
+        let (num, _, settings) = space;
         let granted = self.claimed.firings.len();
         let number = u16::try_from(granted).unwrap_or(u16::MAX).to_be_bytes();
         let mut nonce = [0; 8];

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use duly_core::{Millis, shard::ShardId};
+use duly_core::shard::ShardId;
 use duly_store::{Health, Result};
 use tokio::time::Instant;
 
@@ -119,14 +119,14 @@ impl Deployment {
     /// Sums up the shards that reply, keeps the sums, and finishes unfinished changes.
     pub(crate) async fn poll(&self) {
         let servers = self.router.owners().len();
-        let mut sums = Sums::default();
+        let mut sums = Health::default();
         let mut newest = self.list.lock().clone();
         let mut digests = BTreeSet::new();
         for shard in (0..self.shards).map(ShardId) {
             match self.sum(shard).await {
-                Ok((own, list)) => {
-                    digests.insert(own.digest);
-                    sums.add(own);
+                Ok((own, digest, list)) => {
+                    digests.insert(digest);
+                    add(&mut sums, &own);
                     if list.own.version > newest.own.version {
                         newest = list;
                     } else if list.own.version < newest.own.version {
@@ -153,28 +153,26 @@ impl Deployment {
                 "namespaces of the shards not compared; the next poll tries again"
             );
         }
+        sums.location = format!("Redis, {} shards on {servers} servers", self.shards);
+        sums.namespaces_to_repair = self.to_repair.lock().len() as u64;
         {
             let mut health = self.health.lock();
+            let last_ping = std::mem::take(&mut *health);
             *health = Health {
-                location: format!("Redis, {} shards on {servers} servers", self.shards),
-                pending: sums.pending,
-                overdue: sums.overdue,
-                in_flight: sums.in_flight,
-                dead: sums.dead,
-                namespaces_paused: sums.namespaces_paused,
-                namespaces_dead_full: sums.namespaces_dead_full,
-                namespaces_to_repair: self.to_repair.lock().len() as u64,
-                oldest_due_age: sums.oldest_due_age,
-                // The rest is the result of the last ping.
-                ..std::mem::take(&mut *health)
+                not_ready: last_ping.not_ready,
+                warnings: last_ping.warnings,
+                unavailable_shards: last_ping.unavailable_shards,
+                rollbacks: last_ping.rollbacks,
+                ..sums
             };
         }
         self.ping().await;
     }
 
-    /// Sums up one shard.
-    async fn sum(&self, shard: ShardId) -> Result<(Sums, CoordinatorList)> {
-        let mut sums = Sums::default();
+    /// Sums up one shard. Returns its counts, the digest of the names and numbers of its namespaces, and
+    /// its list of coordinator shards.
+    async fn sum(&self, shard: ShardId) -> Result<(Health, u64, CoordinatorList)> {
+        let (mut sums, mut digest) = (Health::default(), 0_u64);
         let mut after = Vec::new();
         let list = loop {
             let arguments =
@@ -186,7 +184,7 @@ impl Deployment {
             sums.dead += reply.number()?;
             let (paused, full) = (reply.number()?, reply.number()?);
             let todo = reply.text()?;
-            sums.digest = sums.digest.wrapping_add(reply.number()?);
+            digest = digest.wrapping_add(reply.number()?);
             if !todo.is_empty() {
                 self.finish_later(&todo).await;
             }
@@ -207,7 +205,7 @@ impl Deployment {
             let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
             sums.oldest_due_age = sums.oldest_due_age.max(age);
             if after.is_empty() {
-                return Ok((sums, list));
+                return Ok((sums, digest, list));
             }
         }
     }
@@ -230,31 +228,15 @@ impl Deployment {
     }
 }
 
-/// Counts of one shard, or of several.
-#[derive(Debug, Default)]
-struct Sums {
-    pending: u64,
-    overdue: u64,
-    in_flight: u64,
-    dead: u64,
-    /// The maximum over the shards: each has every namespace.
-    namespaces_paused: u64,
-    namespaces_dead_full: u64,
-    oldest_due_age: Option<Millis>,
-    /// Digest of the names and numbers of the shard's namespaces; meaningless in a sum.
-    digest: u64,
-}
-
-impl Sums {
-    fn add(&mut self, other: Self) {
-        self.pending += other.pending;
-        self.overdue += other.overdue;
-        self.in_flight += other.in_flight;
-        self.dead += other.dead;
-        self.namespaces_paused = self.namespaces_paused.max(other.namespaces_paused);
-        self.namespaces_dead_full = self.namespaces_dead_full.max(other.namespaces_dead_full);
-        self.oldest_due_age = self.oldest_due_age.max(other.oldest_due_age);
-    }
+/// Adds the counts of a shard. Each shard has every namespace, so of those the maximum counts.
+fn add(sums: &mut Health, own: &Health) {
+    sums.pending += own.pending;
+    sums.overdue += own.overdue;
+    sums.in_flight += own.in_flight;
+    sums.dead += own.dead;
+    sums.namespaces_paused = sums.namespaces_paused.max(own.namespaces_paused);
+    sums.namespaces_dead_full = sums.namespaces_dead_full.max(own.namespaces_dead_full);
+    sums.oldest_due_age = sums.oldest_due_age.max(own.oldest_due_age);
 }
 
 #[cfg(test)]

@@ -17,12 +17,10 @@ use std::{
 
 use duly_core::shard::ShardId;
 use duly_store::Result;
-use parking_lot::Mutex;
 
 use crate::{
-    bootstrap::{self, MarkerNote},
+    bootstrap::{MarkerNote, write_marker},
     change::{at_once, digits},
-    connection::Call,
     deployment::Deployment,
     marker::FORMAT,
     script::Script,
@@ -35,30 +33,20 @@ const GAP_MAX: Duration = Duration::from_millis(400);
 
 /// State of the older members, as this node knows it.
 #[derive(Debug, Default)]
-pub(crate) struct OlderNodes(Mutex<OlderMembers>);
-
-#[derive(Debug, Default)]
-struct OlderMembers {
-    /// `true`: none of them can act any more.
-    is_sealed: bool,
+pub(crate) struct OlderMembers {
+    /// `true`: none of them can act any more, as far as this node knows.
+    pub(crate) is_sealed: bool,
     polled_at: Option<Instant>,
     /// By member id: its heartbeat count, and how long that has not changed.
     members: HashMap<String, (String, Duration)>,
 }
 
-impl OlderNodes {
+impl OlderMembers {
     /// Returns the state that the markers report when a store is opened.
     pub(crate) fn new(is_sealed: bool) -> Self {
-        Self(Mutex::new(OlderMembers { is_sealed, ..OlderMembers::default() }))
+        Self { is_sealed, ..Self::default() }
     }
 
-    /// Returns `true` if no older node can act any more, as far as this node knows.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.0.lock().is_sealed
-    }
-}
-
-impl OlderMembers {
     /// Returns the members whose count has not changed for too long, each with its count.
     fn dead(&self) -> Vec<Vec<u8>> {
         let dead =
@@ -92,7 +80,7 @@ impl Deployment {
     pub(crate) async fn older_members(&self) -> Result<Vec<String>> {
         let mut arguments = vec![digits(FORMAT)];
         {
-            let older = self.older.0.lock();
+            let older = self.older.lock();
             if older.is_sealed {
                 return Ok(Vec::new());
             }
@@ -109,7 +97,7 @@ impl Deployment {
         if found.is_empty() {
             self.seal().await;
         }
-        self.older.0.lock().observe(now, found);
+        self.older.lock().observe(now, found);
         Ok(names)
     }
 
@@ -118,16 +106,14 @@ impl Deployment {
     async fn seal(&self) {
         let list = self.list.lock().clone();
         let note = MarkerNote { is_sealed: true, ..MarkerNote::default() };
-        let arguments = bootstrap::arguments(&self.identity, &list, note);
-        let marks = (0..self.shards).map(|shard| {
-            let call = Call::new(Script::WriteMarker, arguments.clone());
-            bootstrap::write_marker(&self.router, ShardId(shard), call)
-        });
+        let marks = (0..self.shards).map(ShardId);
+        let marks =
+            marks.map(|shard| write_marker(&self.router, shard, &self.identity, &list, note));
         at_once(marks).await;
         tracing::info!(
             "no node of an older build is a member any more; this build took the membership over"
         );
-        self.older.0.lock().is_sealed = true;
+        self.older.lock().is_sealed = true;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     OpenError, Opened, Options,
     address::Address,
     bootstrap, checks,
-    connection::{ConnectOptions, Connection, RequiredCopies},
+    connection::{ConnectOptions, RequiredCopies},
     deployment::Deployment,
     keys::SHARDS_MAX,
     marker::MarkerState,
@@ -102,14 +102,11 @@ async fn check_server(
     let connection =
         router.connection(server).await.map_err(|error| OpenError::of(server, &error))?;
     let warnings = checks::check(&connection, server, options).await?;
-    if !address.cluster && is_cluster(&connection, server).await {
+    let cluster = checks::info(&connection, server, "cluster").await.unwrap_or_default();
+    let is_cluster = cluster.lines().any(|line| line.trim() == "cluster_enabled:1");
+    if !address.cluster && is_cluster {
         let text = format!("{server} is part of a Cluster: use redis-cluster://");
         return Err(OpenError::Url(text));
     }
     Ok(warnings)
-}
-
-async fn is_cluster(connection: &Connection, server: &str) -> bool {
-    let text = checks::info(connection, server, "cluster").await.unwrap_or_default();
-    text.lines().any(|line| line.trim() == "cluster_enabled:1")
 }

@@ -45,21 +45,14 @@ impl RateAdmission {
     }
 }
 
-/// A grant of schedule operations by a coordinator shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A grant of schedule operations by a coordinator shard. One without a mark cannot be given back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) count: usize,
     /// Identifies the grant, to give it back.
     mark: String,
     /// Wait until another one can be granted, if not all were.
     pub(crate) wait: Duration,
-}
-
-impl Grant {
-    /// Returns a grant of nothing, which cannot be given back.
-    pub(crate) const fn nothing() -> Self {
-        Self { count: 0, mark: String::new(), wait: Duration::ZERO }
-    }
 }
 
 impl Deployment {
@@ -77,7 +70,7 @@ impl Deployment {
                     self.absent(self.coordinator_of(name), name).await?;
                 }
                 self.rated.lock().remove(name);
-                Ok(Grant { count, ..Grant::nothing() })
+                Ok(Grant { count, ..Grant::default() })
             }
             "OK" => {
                 let count = usize::try_from(reply.number()?).unwrap_or(0);

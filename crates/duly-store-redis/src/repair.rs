@@ -9,10 +9,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     bootstrap::{self, MarkerNote},
     change::{AT_ONCE, at_once},
-    connection::Call,
     deployment::Deployment,
     marker::{CoordinatorList, MarkerState},
-    script::Script,
 };
 
 impl Deployment {
@@ -61,10 +59,9 @@ impl Deployment {
         confirms: bool,
     ) -> Result<()> {
         let restores = shard == ShardId(0);
-        let note = MarkerNote { confirms, restores, is_sealed: restores || self.older.is_sealed() };
-        let arguments = bootstrap::arguments(&self.identity, list, note);
-        bootstrap::write_marker(&self.router, shard, Call::new(Script::WriteMarker, arguments))
-            .await?;
+        let is_sealed = restores || self.older.lock().is_sealed;
+        let note = MarkerNote { confirms, restores, is_sealed };
+        bootstrap::write_marker(&self.router, shard, &self.identity, list, note).await?;
         self.router.set_marker_state(shard, MarkerState::Own);
         Ok(())
     }

@@ -32,7 +32,7 @@ impl Reply {
     }
 
     pub(crate) fn text(&mut self) -> Result<String> {
-        String::from_utf8(self.bytes()?).map_err(|_| damaged("the reply of a script is not UTF-8"))
+        text(self.next()?)
     }
 
     pub(crate) fn number(&mut self) -> Result<u64> {
@@ -63,8 +63,7 @@ impl Reply {
 
     /// Takes the name of a namespace.
     pub(crate) fn name(&mut self) -> Result<NamespaceName> {
-        let name = NamespaceName::new(&self.text()?);
-        name.map_err(|_| damaged("a namespace's name"))
+        namespace_name(&self.text()?)
     }
 
     pub(crate) fn timer_id(&mut self) -> Result<TimerId> {
@@ -73,9 +72,10 @@ impl Reply {
 
     /// Takes the name of a namespace, or `None` for an empty one.
     pub(crate) fn maybe_name(&mut self) -> Result<Option<NamespaceName>> {
-        let text = self.text()?;
-        let name = Some(text).filter(|text| !text.is_empty()).map(|text| NamespaceName::new(&text));
-        name.transpose().map_err(|_| damaged("a namespace's name"))
+        match self.text()?.as_str() {
+            "" => Ok(None),
+            name => namespace_name(name).map(Some),
+        }
     }
 
     pub(crate) fn items(&mut self) -> Result<Self> {
@@ -91,6 +91,10 @@ impl Reply {
     pub(crate) fn flag(&mut self) -> Result<bool> {
         Ok(self.bytes()? == b"1")
     }
+}
+
+pub(crate) fn namespace_name(name: &str) -> Result<NamespaceName> {
+    NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))
 }
 
 fn bytes(value: Value) -> Result<Vec<u8>> {

@@ -317,7 +317,9 @@ impl Router {
                             continue;
                         }
                     }
-                    fill(&mut results, &open, || unavailable(&reason));
+                    for (i, _) in &open {
+                        results[*i] = Some(Err(unavailable(&reason)));
+                    }
                     break;
                 }
             };
@@ -437,16 +439,6 @@ struct Resend {
     open: Vec<(usize, SendMode)>,
     pause: bool,
     refresh: bool,
-}
-
-fn fill(
-    results: &mut [Option<Result<Value>>],
-    open: &[(usize, SendMode)],
-    error: impl Fn() -> Error,
-) {
-    for (i, _) in open {
-        results[*i] = Some(Err(error()));
-    }
 }
 
 /// Returns the error of a call to a shard that takes no calls; nothing was done.

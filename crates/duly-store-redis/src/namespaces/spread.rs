@@ -10,6 +10,7 @@ use crate::{
     deployment::Deployment,
     error::{after_change, damaged, unavailable},
     quota::Allocations,
+    reply::namespace_name,
     script::Script,
 };
 
@@ -100,7 +101,7 @@ impl Deployment {
     pub(crate) async fn finish(&self, todo: &str) -> Result<Option<CoordinatorState>> {
         let mut parts = todo.split('\0');
         let (kind, name) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-        let name = NamespaceName::new(name).map_err(|_| damaged("a namespace's name"))?;
+        let name = namespace_name(name)?;
         match (kind, parts.next(), parts.next()) {
             ("put", ..) => self.spread_again(&name).await,
             ("gone", Some(num), Some(ver)) => {

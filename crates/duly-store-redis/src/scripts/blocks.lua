@@ -257,11 +257,8 @@ local function block_count(dir, to, exact)
   local most = math.min(blocks, exact or blocks)
   local count = 0
   for i, member in ipairs(call('ZRANGE', dir, 0, most - 1)) do
-    if i == blocks and to then
-      count = count + call('ZCOUNT', block_key(dir, member), '-inf', digits(to))
-    else
-      count = count + call('ZCARD', block_key(dir, member))
-    end
+    local key = block_key(dir, member)
+    count = count + (i == blocks and to and call('ZCOUNT', key, '-inf', digits(to)) or call('ZCARD', key))
   end
   return floor(count * blocks / most)
 end

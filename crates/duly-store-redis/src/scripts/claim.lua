@@ -144,14 +144,8 @@ for i = 12, #ARGV, 5 do
   local ctl = space_of(ARGV[i])
   if ctl then
     local num, codes = ctl.num, {}
-    if key == 'P' then
-      codes = { 1 }
-    elseif key == 'V' then
-      codes = { 2 }
-    else
-      local code = call('HGET', K .. 'nl:' .. num, 'o' .. sub(key, 2))
-      if code then codes = { tonumber(code) } end
-    end
+    local code = key == 'P' and 1 or key == 'V' and 2 or call('HGET', K .. 'nl:' .. num, 'o' .. sub(key, 2))
+    if code then codes[1] = tonumber(code) end
     if ctl.dest == key then codes[#codes + 1] = 0 end
     lanes[#lanes + 1] = { index = index, num = num, codes = codes }
     for _, class in ipairs(CLASSES) do

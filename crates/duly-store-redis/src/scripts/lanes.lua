@@ -77,8 +77,7 @@ local function lane_member(num, lane, class)
   return num .. NUL .. lane_text(lane) .. NUL .. class
 end
 local function class_of(record)
-  if is_retry(record) then return 'r' end
-  return 'f'
+  return is_retry(record) and 'r' or 'f'
 end
 
 -- Returns the lane of an origin: 3 and up, or the shared lane 2 if the namespace has the most lanes allowed.
@@ -100,12 +99,9 @@ end
 -- old head.
 local function rehead(num, lane, class, minus, plus)
   local rows = lane_front(num, lane, class, 2)
-  local head
-  if rows[1] and rows[1][1] ~= minus then
-    head = rows[1][2]
-  elseif rows[2] then
-    head = rows[2][2]
-  end
+  local first = rows[1]
+  if first and first[1] == minus then first = rows[2] end
+  local head = first and first[2]
   if plus and (not head or plus < head) then head = plus end
   local member = lane_member(num, lane, class)
   if head then
