@@ -57,11 +57,6 @@ impl ScheduleGroup {
         let some = !self.items.is_empty();
         some && (self.items.len() >= GROUP || self.schedules.bytes + more > GROUP_BYTES)
     }
-
-    /// Returns the script call and the operations; `admission` says what covers them for the rate.
-    fn into_call(self, name: &NamespaceName, admission: Vec<u8>) -> (Call, Vec<SentCommand>) {
-        (Call::new(Script::Schedule, self.schedules.arguments(name, admission)), self.items)
-    }
 }
 
 /// Arguments of a schedule script.
@@ -180,10 +175,10 @@ impl Deployment {
         for (name, groups) in groups {
             for group in groups {
                 let (admission, grant) = self.admit_by_rate(shard, &name, &group.schedules).await;
-                let (call, items) = group.into_call(&name, admission);
                 granted.extend(grant.map(|grant| (sent.len(), name.clone(), grant)));
-                calls.push(call);
-                sent.push(items);
+                let arguments = group.schedules.arguments(&name, admission);
+                calls.push(Call::new(Script::Schedule, arguments));
+                sent.push(group.items);
             }
         }
         let results = self.pipelined(shard, calls).await;
@@ -239,7 +234,7 @@ impl Deployment {
         if self.rate_admission(shard, name) == RateAdmission::Coordinator {
             return (b"home".to_vec(), None);
         }
-        if !self.has_rate(name) {
+        if !self.rated.lock().contains(name) {
             return (Vec::new(), None);
         }
         // Without a reply each operation takes the slow path, which returns the error.

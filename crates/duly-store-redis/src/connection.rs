@@ -225,16 +225,12 @@ impl Connection {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, mode) in calls {
             let place = call.script.place();
-            let mut command = if mode.with_text {
-                let mut command = cmd("EVAL");
-                command.arg(&self.texts[place]);
-                command
-            } else {
-                let mut command = cmd("EVALSHA");
-                command.arg(&self.digests[place]);
-                command
+            let (name, script) = match mode.with_text {
+                true => ("EVAL", &self.texts[place]),
+                false => ("EVALSHA", &self.digests[place]),
             };
-            command.arg(1).arg(seq);
+            let mut command = cmd(name);
+            command.arg(script).arg(1).arg(seq);
             for argument in &call.arguments {
                 command.arg(argument.as_slice());
             }

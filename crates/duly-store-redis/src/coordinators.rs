@@ -67,19 +67,17 @@ impl Deployment {
     /// Uses the newest list that a poll of the shards has found. Proposes another one when that has been
     /// better for [`BETTER_POLLS`] polls.
     pub(crate) async fn keep_list(&self, newest: CoordinatorList) {
-        let changed = match better(&self.list.lock().own, &self.router.owners()) {
+        let better = better(&self.list.lock().own, &self.router.owners());
+        let kept = match better {
             Some(list) if self.better_for.fetch_add(1, Ordering::Relaxed) + 1 >= BETTER_POLLS => {
-                Some(list)
+                self.propose(&list).await
             }
-            Some(_) => None,
-            None => {
-                self.better_for.store(0, Ordering::Relaxed);
-                None
+            better => {
+                if better.is_none() {
+                    self.better_for.store(0, Ordering::Relaxed);
+                }
+                self.use_list(newest).await
             }
-        };
-        let kept = match changed {
-            Some(list) => self.propose(&list).await,
-            None => self.use_list(newest).await,
         };
         if let Err(error) = kept {
             tracing::warn!(

@@ -272,20 +272,6 @@ impl Deployment {
         })
     }
 
-    /// Handles a message of a shard's channel: a namespace that has something for consumers, or an empty
-    /// message, which wakes.
-    pub(crate) fn handle_message(&self, shard: ShardId, message: &[u8]) {
-        if message.is_empty() {
-            self.wake(shard);
-            return;
-        }
-        let name = str::from_utf8(message).ok().and_then(|name| NamespaceName::new(name).ok());
-        if let Some(name) = name {
-            // There may be no listener.
-            let _unheard = self.announced.send((shard, name));
-        }
-    }
-
     /// Wakes the tasks that wait for something claimable in a shard.
     pub(crate) fn wake(&self, shard: ShardId) {
         if let Some(wakeups) = self.wakeups.get(usize::from(shard.0)) {

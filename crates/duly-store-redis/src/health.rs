@@ -98,7 +98,7 @@ impl Deployment {
         let states = all().map(|shard| (shard, self.router.marker_state(shard)));
         let mut unavailable: Vec<_> =
             states.filter(|(_, state)| *state != MarkerState::Own).collect();
-        unavailable.sort_by_key(|(_, state)| state.as_u8());
+        unavailable.sort_by_key(|(_, state)| *state);
         unavailable
     }
 

@@ -55,7 +55,6 @@
 
 mod address;
 mod apply;
-mod bootstrap;
 mod case;
 mod change;
 mod checks;

@@ -13,7 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use duly_core::shard::ShardId;
 use duly_store::{Coordinators, Result, query::ShardFault};
 
-use crate::{error::damaged, reply::Reply};
+use crate::{
+    change::{at_once, flag},
+    connection::Call,
+    error::damaged,
+    reply::Reply,
+    router::Router,
+    script::Script,
+};
 
 /// Version of the layout of keys in a deployment. Records have a version of their own.
 pub(crate) const FORMAT: u8 = 5;
@@ -155,7 +162,7 @@ impl MarkerStates {
         before: BeforeRead,
         state: MarkerState,
     ) -> Option<MarkerState> {
-        let after = (((before.0 >> STATE_BITS) + 1) << STATE_BITS) | u64::from(state.as_u8());
+        let after = (((before.0 >> STATE_BITS) + 1) << STATE_BITS) | state as u64;
         let cell = &self.0[usize::from(shard.0)];
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         cell.compare_exchange(before.0, after, success, failure).ok().map(state_in)
@@ -166,11 +173,13 @@ impl MarkerStates {
 const STATE_BITS: u32 = 8;
 
 fn state_in(cell: u64) -> MarkerState {
-    MarkerState::from_u8(cell.to_le_bytes()[0])
+    let all = [MarkerState::Missing, MarkerState::Foreign, MarkerState::RolledBack];
+    let number = cell.to_le_bytes()[0];
+    all.into_iter().find(|state| *state as u8 == number).unwrap_or_default()
 }
 
 /// State of a shard's marker, as this node saw it last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum MarkerState {
     /// The marker is that of this deployment.
     #[default]
@@ -204,15 +213,6 @@ impl MarkerState {
         }
     }
 
-    pub(crate) fn from_u8(number: u8) -> Self {
-        let all = [Self::Own, Self::Missing, Self::Foreign, Self::RolledBack];
-        all.into_iter().find(|state| state.as_u8() == number).unwrap_or_default()
-    }
-
-    pub(crate) const fn as_u8(self) -> u8 {
-        self as u8
-    }
-
     /// Returns the fault of these shards, and its remedy.
     pub(crate) fn fault(self, shards: &[ShardId]) -> String {
         let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
@@ -234,6 +234,51 @@ impl MarkerState {
         };
         format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
     }
+}
+
+/// Optional changes that a call of `write_marker.lua` makes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MarkerNote {
+    /// `true`: an operator confirms that the shard was rolled back.
+    pub(crate) confirms: bool,
+    /// `true`: the record of the deployment is restored, in shard 0.
+    pub(crate) restores: bool,
+    /// `true`: no node of an older build can act any more.
+    pub(crate) is_sealed: bool,
+}
+
+/// Writes a marker.
+///
+/// # Errors
+/// When the shard belongs to another deployment, or does not reply.
+pub(crate) async fn write_marker(
+    router: &Router,
+    shard: ShardId,
+    identity: &Identity,
+    list: &CoordinatorList,
+    note: MarkerNote,
+) -> Result<()> {
+    let [own, before] = list.texts();
+    let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
+    let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
+    let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
+    let arguments = texts.map(String::into_bytes).chain(flags).collect();
+    let call = Call::new(Script::WriteMarker, arguments);
+    let mut reply = Reply::list(router.call(shard, call).await?)?;
+    if reply.text()? == "OK" {
+        return Ok(());
+    }
+    let other = reply.text()?;
+    Err(damaged(format!("a shard belongs to another deployment, of id {other}")))
+}
+
+/// Reads the markers of all shards.
+pub(crate) async fn read_all(
+    router: &Router,
+    shards: u16,
+) -> Vec<(ShardId, Result<Option<Marker>>)> {
+    let shards = (0..shards).map(ShardId);
+    at_once(shards.map(async |shard| (shard, router.marker(shard).await))).await
 }
 
 #[cfg(test)]

@@ -19,10 +19,9 @@ use duly_core::shard::ShardId;
 use duly_store::Result;
 
 use crate::{
-    bootstrap::{MarkerNote, write_marker},
     change::{at_once, digits},
     deployment::Deployment,
-    marker::FORMAT,
+    marker::{FORMAT, MarkerNote, write_marker},
     script::Script,
 };
 

@@ -232,7 +232,7 @@ impl Deployment {
         let coordinator = self.coordinator_of(&limit.name);
         let (mut finished, mut swept) = (false, false);
         for _ in 0..ROUNDS {
-            let reports = self.reports(limit).await?;
+            let reports = self.reports(limit).await;
             let Some(at_coordinator) = reports.get(&coordinator.0) else {
                 return Err(unavailable("the coordinator shard of the namespace does not reply"));
             };

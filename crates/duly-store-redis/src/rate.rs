@@ -112,10 +112,6 @@ impl Deployment {
         }
         rated.insert(name.clone());
     }
-
-    pub(crate) fn has_rate(&self, name: &NamespaceName) -> bool {
-        self.rated.lock().contains(name)
-    }
 }
 
 /// Returns the refusal of a schedule operation above the rate.

@@ -50,12 +50,10 @@ impl Deployment {
                 Some(place) => place,
                 None => {
                     let settings = match self.remembered(&num, &ver) {
-                        Some(settings) => settings,
-                        None => match self.settings_now(shard, &num).await? {
-                            Some(settings) => settings,
-                            None => continue,
-                        },
+                        None => self.settings_now(shard, &num).await?,
+                        known => known,
                     };
+                    let Some(settings) = settings else { continue };
                     lanes.push(ReadyLane { lane, first: 0, retry: 0, settings });
                     lanes.len() - 1
                 }

@@ -7,10 +7,9 @@ use duly_store::{Error, Repaired, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
-    bootstrap::{self, MarkerNote},
     change::{AT_ONCE, at_once},
     deployment::Deployment,
-    marker::{CoordinatorList, MarkerState},
+    marker::{self, CoordinatorList, MarkerNote, MarkerState},
 };
 
 impl Deployment {
@@ -61,7 +60,7 @@ impl Deployment {
         let restores = shard == ShardId(0);
         let is_sealed = restores || self.older.lock().is_sealed;
         let note = MarkerNote { confirms, restores, is_sealed };
-        bootstrap::write_marker(&self.router, shard, &self.identity, list, note).await?;
+        marker::write_marker(&self.router, shard, &self.identity, list, note).await?;
         self.router.set_marker_state(shard, MarkerState::Own);
         Ok(())
     }
@@ -69,7 +68,7 @@ impl Deployment {
     /// Returns the newest list of coordinator shards that any shard or this node knows.
     async fn newest_list(&self) -> CoordinatorList {
         let own = self.list.lock().clone();
-        let markers = bootstrap::markers(&self.router, self.shards).await;
+        let markers = marker::read_all(&self.router, self.shards).await;
         let markers = markers.into_iter().filter_map(|(_, marker)| marker.ok().flatten());
         let lists = markers.filter(|m| m.identity == self.identity).map(|m| m.list);
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")

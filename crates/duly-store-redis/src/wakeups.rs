@@ -9,7 +9,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use duly_core::shard::ShardId;
+use duly_core::{NamespaceName, shard::ShardId};
 use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, cmd};
 use tokio::sync::mpsc;
 
@@ -103,8 +103,12 @@ async fn listen_to(
                                 async move { deployment.refresh_marker_state(shard).await },
                             );
                         }
-                        Some(Value::BulkString(message)) => {
-                            deployment.handle_message(*shard, message)
+                        Some(Value::BulkString(message)) if !message.is_empty() => {
+                            let name = str::from_utf8(message).ok().map(NamespaceName::new);
+                            if let Some(Ok(name)) = name {
+                                // There may be no listener.
+                                let _unheard = deployment.announced.send((*shard, name));
+                            }
                         }
                         _ => deployment.wake(*shard),
                     }

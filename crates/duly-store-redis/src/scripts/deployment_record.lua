@@ -1,5 +1,5 @@
 -- Reads the record of the deployment, in shard 0. Also claims the creation of a deployment or the adoption of one of an
--- older build, and notes that every shard has its marker. See bootstrap.rs.
+-- older build, and notes that every shard has its marker. See open.rs.
 --
 -- KEYS  seq (of shard 0)
 -- ARGV  1 'read' | 'claim' | 'complete'  2 deployment id  3 format  4 shards  5 name
