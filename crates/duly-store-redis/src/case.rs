@@ -11,7 +11,9 @@
 
 use std::sync::Arc;
 
-use duly_core::{NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone};
+use duly_core::{
+    NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone, operate::QuotaUse,
+};
 use duly_store::{Answer, Error, TimerView};
 
 use crate::{
@@ -147,10 +149,8 @@ pub(crate) struct Draft {
     pub(crate) dead_letter: Option<Box<Record>>,
     /// `true`: the dead letter of the case is removed. Its payload goes with it, or to the live timer.
     pub(crate) removes_dead_letter: bool,
-    /// `true`: refused when the namespace has as many pending timers as it may.
-    pub(crate) checks_pending: bool,
-    /// `true`: refused when the namespace has as many dead letters as it may.
-    pub(crate) checks_dead_letters: bool,
+    /// Limits of the namespace at which it is refused.
+    pub(crate) quota_use: QuotaUse,
     /// Refused when `schedule_per_second` is used up; the coordinator shard may have to be asked.
     pub(crate) rate: Option<RateAdmission>,
     pub(crate) counts: &'static [&'static str],
@@ -233,10 +233,10 @@ impl Draft {
                 push("take_payload", b"=");
             }
         }
-        if self.checks_pending {
+        if self.quota_use.pending {
             push("one_more", b"1");
         }
-        if self.checks_dead_letters {
+        if self.quota_use.dead_letter {
             push("one_letter", b"1");
         }
         if let Some(admission) = self.rate {

@@ -47,8 +47,6 @@ struct Claiming<'a> {
     /// Number, version and settings of the lanes' namespaces, as scripts of this claim returned them.
     spaces: HashMap<usize, (String, String, Arc<Settings>)>,
     larger: Vec<(usize, String, Record)>,
-    next_at: Option<Timestamp>,
-    now: Timestamp,
 }
 
 impl Deployment {
@@ -75,8 +73,6 @@ impl Deployment {
             full: false,
             spaces: HashMap::new(),
             larger: Vec::new(),
-            next_at: None,
-            now: Timestamp::MIN,
         };
         let mut from = 0;
         let mut sweeps = 0;
@@ -106,9 +102,7 @@ impl Deployment {
             }
         }
         self.fetch_larger(shard, &mut claiming).await?;
-        let Claiming { mut claimed, next_at, now, .. } = claiming;
-        claimed.next_due_in =
-            next_at.map(|at| Duration::from_millis(at.saturating_since(now).ms()));
+        let claimed = claiming.claimed;
         guard.seen = whole;
         if !whole {
             // The step that failed may have granted firings whose reply was lost.
@@ -168,14 +162,13 @@ impl Deployment {
             "VOID" => return Err(unavailable("the claim was taken back")),
             other => return Err(damaged(format!("unknown reply to a claim: {other}"))),
         }
-        claiming.now = now;
+        let time_to = |at: Timestamp| Duration::from_millis(at.saturating_since(now).ms());
         let stopped = reply.text()?;
         let go_on_at = usize::try_from(reply.number()?).unwrap_or(0);
         let (mut groups, mut grants) = (reply.items()?, reply.items()?);
         let (mut more, mut settings) = (reply.items()?, reply.items()?);
-        claiming.next_at = reply.maybe_time()?;
-        if let Some(at) = reply.maybe_time()? {
-            let next_here = Duration::from_millis(at.saturating_since(now).ms());
+        claiming.claimed.next_due_in = reply.maybe_time()?.map(time_to);
+        if let Some(next_here) = reply.maybe_time()?.map(time_to) {
             let known = claiming.claimed.next_here.get_or_insert(next_here);
             *known = next_here.min(*known);
         }

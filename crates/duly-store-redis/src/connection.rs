@@ -224,7 +224,7 @@ impl Connection {
     ) -> Result<(Vec<ServerReply>, bool), ConnectionLost> {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, mode) in calls {
-            let place = call.script.place();
+            let place = call.script as usize;
             let (name, script) = match mode.with_text {
                 true => ("EVAL", &self.texts[place]),
                 false => ("EVALSHA", &self.digests[place]),

@@ -135,7 +135,7 @@ impl Deployment {
         shards: &[ShardId],
         list: &CoordinatorList,
     ) -> Vec<Result<CoordinatorList>> {
-        at_once(shards.to_vec().into_iter().map(|shard| self.accept(shard, list))).await
+        at_once(shards.iter().copied().map(|shard| self.accept(shard, list))).await
     }
 
     /// Offers a list to a shard. Returns the list that it has then.

@@ -11,8 +11,7 @@
 //!    random bits.
 //! 4. **A coordinator shard that has lost its record** reports that there is no such namespace. That is
 //!    never taken for a deletion: the other shards are asked first (`absent.rs`), and an operator has
-//!    the record restored from them (`repair.rs`). A background pass finds such namespaces
-//!    (`reconcile.rs`).
+//!    the record restored from them. A background pass finds such namespaces (`repair.rs`).
 
 use std::sync::Arc;
 
@@ -40,7 +39,6 @@ use crate::{
 
 mod absent;
 mod idle;
-mod reconcile;
 mod repair;
 mod spread;
 

@@ -60,7 +60,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
         Router::new(address, connect_options, options.connections, shards, copies)
     };
     let first = router(SHARDS_MAX, "");
-    warnings.extend(check_servers(&first, &address, options).await?);
+    warnings.extend(check_servers(&first, options).await?);
     let identity = identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
     router.refresh_owners().await?;
@@ -96,17 +96,13 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
 ///
 /// # Errors
 /// When a server fails with an error that does not pass by itself, or when no server can be used.
-async fn check_servers(
-    router: &Router,
-    address: &Address,
-    options: &Options,
-) -> Opened<Vec<String>> {
+async fn check_servers(router: &Router, options: &Options) -> Opened<Vec<String>> {
     router.refresh_owners().await?;
     let mut warnings = Vec::new();
     let mut waits_for = None;
     let mut is_usable = false;
     for server in router.owners().into_keys() {
-        match check_server(router, address, options, &server).await {
+        match check_server(router, options, &server).await {
             Ok(weak) => {
                 warnings.extend(weak);
                 is_usable = true;
@@ -122,18 +118,13 @@ async fn check_servers(
 }
 
 /// Connects to a server and checks its settings. Returns warnings about weak ones.
-async fn check_server(
-    router: &Router,
-    address: &Address,
-    options: &Options,
-    server: &str,
-) -> Opened<Vec<String>> {
+async fn check_server(router: &Router, options: &Options, server: &str) -> Opened<Vec<String>> {
     let connection =
         router.connection(server).await.map_err(|error| OpenError::of(server, &error))?;
     let warnings = checks::check(&connection, server, options).await?;
     let cluster = checks::info(&connection, server, "cluster").await.unwrap_or_default();
     let is_cluster = cluster.lines().any(|line| line.trim() == "cluster_enabled:1");
-    if !address.cluster && is_cluster {
+    if !router.address().cluster && is_cluster {
         let text = format!("{server} is part of a Cluster: use redis-cluster://");
         return Err(OpenError::Url(text));
     }

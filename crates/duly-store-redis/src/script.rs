@@ -134,11 +134,6 @@ impl Script {
     pub(crate) const fn waits_for_copies(self) -> bool {
         !self.is_repeated() && !matches!(self, Self::Grant)
     }
-
-    /// Returns its place among the digests of a server.
-    pub(crate) const fn place(self) -> usize {
-        self as usize
-    }
 }
 
 #[cfg(test)]

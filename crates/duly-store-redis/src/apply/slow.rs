@@ -81,7 +81,7 @@ impl Deployment {
             } else {
                 self.rate_admission(shard, &case.control.name)
             };
-            draft.rate = draft.rate.map(|_| admission);
+            draft.rate = decision.quota_use.schedule.then_some(admission);
             let script = match operation {
                 Operation::Schedule { .. }
                 | Operation::Import { .. }

@@ -10,7 +10,6 @@ use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict};
 
 use super::{Case, Draft, LiveChange, LiveTimer};
 use crate::{
-    rate::RateAdmission,
     record::{Record, SeparatePayload},
     token::Ticket,
 };
@@ -86,13 +85,7 @@ impl Case {
     /// Returns the draft of a decision that changes something.
     pub(crate) fn draft(&self, decision: &Decision) -> Option<Draft> {
         let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_stored_content);
-        let quota_use = decision.quota_use;
-        Some(Draft {
-            checks_pending: quota_use.pending,
-            checks_dead_letters: quota_use.dead_letter,
-            rate: quota_use.schedule.then_some(RateAdmission::Ask),
-            ..draft
-        })
+        Some(Draft { quota_use: decision.quota_use, ..draft })
     }
 
     /// Returns the draft of an effect. If the payload is kept and stored apart, it stays or moves along.
