@@ -29,12 +29,13 @@ pub(super) fn check(pages: &[File], sources: &[File]) -> Vec<Complaint> {
     found
 }
 
-/// Returns the places of a macro's calls, each with its longest text.
+/// Returns the places of a macro's calls, each with its text: the first one that is not the value of a
+/// field.
 fn texts<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
     code.match_indices(name).filter_map(|(at, _)| {
-        let call = code[at..].split(");").next()?;
-        let texts = call.split('"').skip(1).step_by(2);
-        let text = texts.max_by_key(|text| text.len())?;
+        let parts: Vec<_> = code[at..].splitn(8, '"').collect();
+        let mut texts = parts.chunks_exact(2);
+        let text = texts.find(|pair| !pair[0].trim_end().ends_with('='))?[1];
         // A backslash at the end of a line joins it with the next one.
         let joined = text.split("\\\n").enumerate();
         let joined = joined.map(|(n, part)| if n == 0 { part } else { part.trim_start() });
