@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 use crate::{
     disk::{self, File, Punched},
     format::{
-        self, ALIGN, checkpoint,
+        self, ALIGN,
+        checkpoint::FileSlot,
         record::{self, Decoded},
         sorted_run,
     },
@@ -30,31 +31,18 @@ use crate::{
 mod chunks;
 mod read_many;
 
+pub(crate) use crate::format::checkpoint::FileId;
 use chunks::{ChunkBytes, Chunks, EmptiedChunks};
 pub(crate) use read_many::ReadResults;
 
 /// Bytes read at once for a record of unknown size.
 const FIRST_READ_BYTES: usize = 64;
 
-/// Identity of a data file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum FileId {
-    Segment(u64),
-    SortedRun(u64),
-}
-
 impl FileId {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Segment(sequence) => segment_name(sequence),
             Self::SortedRun(id) => sorted_runs::FILES.name(id),
-        }
-    }
-
-    pub(crate) const fn of(slot: &checkpoint::FileSlot) -> Self {
-        match slot.kind {
-            checkpoint::FileKind::Segment => Self::Segment(slot.number),
-            checkpoint::FileKind::SortedRun => Self::SortedRun(slot.number),
         }
     }
 }
@@ -262,16 +250,8 @@ impl Files {
     }
 
     /// Returns the slots as a checkpoint stores them.
-    pub(crate) fn slots(&self) -> Vec<checkpoint::FileSlot> {
-        let slot = |(slot, file, _): (u16, &DataFile, &LiveCounts)| match file.id {
-            FileId::Segment(number) => {
-                checkpoint::FileSlot { slot, kind: checkpoint::FileKind::Segment, number }
-            }
-            FileId::SortedRun(number) => {
-                checkpoint::FileSlot { slot, kind: checkpoint::FileKind::SortedRun, number }
-            }
-        };
-        self.iter().map(slot).collect()
+    pub(crate) fn slots(&self) -> Vec<FileSlot> {
+        self.iter().map(|(slot, file, _)| FileSlot { slot, id: file.id }).collect()
     }
 
     /// Counts a record as pointed at. During a start its file may be added later.

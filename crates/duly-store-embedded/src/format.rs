@@ -71,6 +71,12 @@ pub(crate) enum DecodeError {
     Impossible(String),
 }
 
+impl DecodeError {
+    pub(crate) fn unknown(what: &'static str, value: impl Into<u64>) -> Self {
+        Self::Unknown { what, value: value.into() }
+    }
+}
+
 impl From<duly_core::Invalid> for DecodeError {
     fn from(invalid: duly_core::Invalid) -> Self {
         Self::Impossible(invalid.to_string())

@@ -130,16 +130,11 @@ impl CheckpointReader {
         let wrong = |error: &DecodeError| wrong(&self.name, at, error);
         let payload =
             header.payload(&self.window[start..self.filled], self.seed).map_err(|e| wrong(&e))?;
-        match Block::decode(&header, payload).map_err(|error| wrong(&error))? {
-            Block::Namespace(namespace) => {
-                self.seen.namespaces += 1;
-                self.seen.highest_namespace = self.seen.highest_namespace.max(namespace.number);
-            }
-            Block::Entries(entries) => self.seen.entries += entries.len() as u64,
-            Block::Leases(_) | Block::MultipleDeadLetters(_) | Block::Files(_) => {}
-            Block::End(_) => return Err(damaged(&self.name, at, "an end before the end")),
+        let block = Block::decode(&header, payload).map_err(|error| wrong(&error))?;
+        if matches!(block, Block::End(_)) {
+            return Err(damaged(&self.name, at, "an end before the end"));
         }
-        self.seen.blocks += 1;
+        self.seen.count(&block);
         Ok(Some((header, payload)))
     }
 

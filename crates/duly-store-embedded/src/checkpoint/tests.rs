@@ -7,7 +7,7 @@ use crate::{
     format::{
         VERSION,
         checkpoint::{
-            Block, DeadLetterEntry, End, Entries, FileKind, FileSlot, Header, IndexKind,
+            Block, DeadLetterEntry, End, Entries, FileId, FileSlot, Header, IndexKind,
             MultipleDeadLetters, Namespace, ReplayPoint, append_entry,
         },
         frame::Seed,
@@ -65,7 +65,7 @@ fn blocks(entries: &[u8]) -> Vec<Block<'_>> {
         }))
     };
     let letter = DeadLetterEntry { timer: [1; 12], dead_lettered_ms: 2, letter: [3; 12] };
-    let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 7 };
+    let file = FileSlot { slot: 1, id: FileId::Segment(7) };
     vec![
         namespace(1, "shop"),
         Block::Entries(Entries::new(1, IndexKind::Live, entries)),

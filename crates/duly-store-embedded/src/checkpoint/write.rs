@@ -54,16 +54,8 @@ impl CheckpointWriter {
     /// When the block is an end block, which only [`CheckpointWriter::finish`] writes, or is longer than a block
     /// may be.
     pub(crate) fn block(&mut self, block: &Block<'_>) -> disk::Result<()> {
-        match block {
-            Block::Namespace(namespace) => {
-                self.end.namespaces += 1;
-                self.end.highest_namespace = self.end.highest_namespace.max(namespace.number);
-            }
-            Block::Entries(entries) => self.end.entries += entries.len() as u64,
-            Block::Leases(_) | Block::MultipleDeadLetters(_) | Block::Files(_) => {}
-            Block::End(_) => panic!("a checkpoint ends by being finished"),
-        }
-        self.end.blocks += 1;
+        assert!(!matches!(block, Block::End(_)), "a checkpoint ends by being finished");
+        self.end.count(block);
         self.append(block)
     }
 

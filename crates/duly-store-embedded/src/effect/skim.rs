@@ -6,7 +6,6 @@
 
 use duly_core::{
     Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeadLetterReason,
-    tombstone::Ended,
 };
 
 use crate::{
@@ -42,7 +41,7 @@ impl Effect {
     pub(crate) fn skim(hash_key: u128, bytes: &[u8]) -> Result<Skimmed, DecodeError> {
         let (Header { kind, cause, namespace }, body) = record::check(bytes)?;
         if namespace > NAMESPACE_MAX {
-            return Err(DecodeError::Unknown { what: "namespace", value: namespace.into() });
+            return Err(DecodeError::unknown("namespace", namespace));
         }
         let key = |id: &str| Key::of(hash_key, namespace, id);
         let bytes = (HEADER_BYTES + body.len()) as u64;
@@ -76,9 +75,7 @@ impl Effect {
             record::EVICTED => Self::Evicted { below: r.u64()? },
             record::NAMESPACE => Self::Namespace(Box::new(settings::decode_namespace(r)?)),
             record::NAMESPACE_GONE => Self::NamespaceGone,
-            other => {
-                return Err(DecodeError::Unknown { what: "record kind", value: other.into() });
-            }
+            other => return Err(DecodeError::unknown("record kind", other)),
         };
         if !reader.is_done() {
             return Err(DecodeError::Impossible("bytes left over after the record".into()));
@@ -156,11 +153,7 @@ fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effe
     };
     let number = r.u32()?;
     let (_ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
-    let ended = match r.u8()? {
-        tombstone::FINISHED => Ended::Finished,
-        tombstone::CANCELLED => Ended::Cancelled,
-        other => return Err(DecodeError::Unknown { what: "end", value: other.into() }),
-    };
+    let ended = timer::from_code(&tombstone::ENDED, r.u8()?, "end")?;
     let _flags = r.u8()?;
     let key = key(timer_id(r)?);
     let mut has_details = false;

@@ -274,8 +274,7 @@ impl Engine {
         manifest: &Manifest,
     ) -> Result<(), OpenError> {
         for slot in files {
-            let id = FileId::of(slot);
-            let opened = match id {
+            let opened = match slot.id {
                 FileId::Segment(sequence) => open_segment(disk, sequence, manifest)
                     .map(|file| self.files.put(slot.slot, file)),
                 FileId::SortedRun(id) => sorted_runs::open(disk, id, manifest)
@@ -284,7 +283,7 @@ impl Engine {
             match opened {
                 Ok(()) => {}
                 Err(OpenError::Disk(error)) if error.is_not_found() => {
-                    self.missing_files.push((slot.slot, id));
+                    self.missing_files.push((slot.slot, slot.id));
                 }
                 Err(error) => return Err(error),
             }

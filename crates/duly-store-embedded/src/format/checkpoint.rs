@@ -47,7 +47,7 @@ pub(crate) use block::Block;
 pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, IndexKind, append_entry};
 pub(crate) use namespace::{Lane, Namespace};
 pub(crate) use small::{
-    DEAD_LETTERS_MAX, DeadLetterEntry, End, FILES_MAX, FileKind, FileSlot, LEASES_MAX, Leases,
+    DEAD_LETTERS_MAX, DeadLetterEntry, End, FILES_MAX, FileId, FileSlot, LEASES_MAX, Leases,
     MultipleDeadLetters,
 };
 

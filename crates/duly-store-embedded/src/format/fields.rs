@@ -35,7 +35,7 @@ impl FieldWriter<'_> {
     }
 
     /// Appends bytes of a length that both sides know.
-    pub(crate) fn array<const N: usize>(&mut self, bytes: &[u8; N]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
@@ -58,6 +58,18 @@ impl FieldWriter<'_> {
         write(self);
         let written = length(self.0.len() - at - 4);
         self.0[at..at + 4].copy_from_slice(&written.to_le_bytes());
+    }
+
+    /// Appends a tagged field for a value, if there is one.
+    pub(crate) fn optional<T>(
+        &mut self,
+        tag: u8,
+        value: Option<T>,
+        write: impl FnOnce(&mut FieldWriter<'_>, T),
+    ) {
+        if let Some(value) = value {
+            self.field(tag, |w| write(w, value));
+        }
     }
 
     /// Ends a list of tagged fields.

@@ -146,12 +146,12 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
             (LEASE, 0)
         }
         Record::Purged { letter, timer } => {
-            writer.array(letter);
-            writer.array(timer);
+            writer.raw(letter);
+            writer.raw(timer);
             (PURGED, 0)
         }
         Record::Lost { key } => {
-            writer.array(key);
+            writer.raw(key);
             (LOST, 0)
         }
         Record::Evicted { below } => {
@@ -233,9 +233,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         EVICTED => Record::Evicted { below: body.u64()? },
         NAMESPACE => Record::Namespace(Box::new(settings::decode_namespace(&mut body)?)),
         NAMESPACE_GONE => Record::NamespaceGone,
-        other => {
-            return Err(DecodeError::Unknown { what: "record kind", value: u64::from(other) });
-        }
+        other => return Err(DecodeError::unknown("record kind", other)),
     };
     if !body.is_done() {
         return Err(DecodeError::Impossible("bytes left over after the record".into()));

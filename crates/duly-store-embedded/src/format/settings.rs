@@ -51,15 +51,11 @@ pub(super) fn encode_namespace(w: &mut FieldWriter<'_>, namespace: &NamespaceRec
     w.field(RETENTION, |w| w.u64(settings.retention.ms()));
     w.field(WEIGHT, |w| w.u32(settings.weight));
     for secret in &settings.signing_secrets {
-        w.field(SECRET, |w| w.0.extend_from_slice(secret.reveal().as_bytes()));
+        w.field(SECRET, |w| w.raw(secret.reveal().as_bytes()));
     }
     w.field(LIMITS, |w| encode_limits(w, &settings.limits));
-    if let Some(fallback) = &settings.fallback {
-        w.field(FALLBACK, |w| encode_fallback(w, fallback));
-    }
-    if let Some(at) = namespace.resumes_at {
-        w.field(RESUMES_AT, |w| w.time(at));
-    }
+    w.optional(FALLBACK, settings.fallback.as_ref(), encode_fallback);
+    w.optional(RESUMES_AT, namespace.resumes_at, |w, at| w.time(at));
     if namespace.implicit {
         w.field(IMPLICIT, |_| {});
     }

@@ -52,54 +52,34 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, timer: &Timer) {
     w.u8(if timer.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(timer.id.as_str());
     let spec = &timer.spec;
-    if let Some(payload) = &spec.payload {
-        w.field(PAYLOAD, |w| {
-            w.u8(code_in(&FORMS, &payload.form));
-            w.0.extend_from_slice(&payload.bytes);
-        });
-    }
+    w.optional(PAYLOAD, spec.payload.as_ref(), |w, payload| {
+        w.u8(code_in(&FORMS, &payload.form));
+        w.raw(&payload.bytes);
+    });
     if !spec.headers.is_empty() {
         w.field(HEADERS, |w| encode_headers(w, &spec.headers));
     }
     if !spec.tags.is_empty() {
         w.field(TAGS, |w| spec.tags.as_slice().iter().for_each(|tag| w.text(tag)));
     }
-    if let Some(key) = &spec.slot_key {
-        w.field(SLOT_KEY, |w| w.0.extend_from_slice(key.as_str().as_bytes()));
-    }
-    if let Some(destination) = &spec.destination {
-        w.field(DESTINATION, |w| encode_destination(w, destination));
-    }
-    if let Some(retry) = &spec.retry {
-        w.field(RETRY, |w| encode_retry(w, retry));
-    }
-    if let Some(after) = spec.expire_after {
-        w.field(EXPIRE_AFTER, |w| w.u64(after.ms()));
-    }
-    if let Some(trace) = &spec.trace_parent {
-        w.field(TRACE_PARENT, |w| w.0.extend_from_slice(trace.as_bytes()));
-    }
+    w.optional(SLOT_KEY, spec.slot_key.as_ref(), |w, key| w.raw(key.as_str().as_bytes()));
+    w.optional(DESTINATION, spec.destination.as_ref(), encode_destination);
+    w.optional(RETRY, spec.retry.as_ref(), encode_retry);
+    w.optional(EXPIRE_AFTER, spec.expire_after, |w, after| w.u64(after.ms()));
+    w.optional(TRACE_PARENT, spec.trace_parent.as_ref(), |w, trace| w.raw(trace.as_bytes()));
     if timer.updated_at != timer.created_at {
         w.field(UPDATED_AT, |w| w.time(timer.updated_at));
     }
-    if let Some(at) = timer.next_attempt_at {
-        w.field(NEXT_ATTEMPT_AT, |w| w.time(at));
-    }
-    if let Some(at) = timer.fired_at {
-        w.field(FIRED_AT, |w| w.time(at));
-    }
+    w.optional(NEXT_ATTEMPT_AT, timer.next_attempt_at, |w, at| w.time(at));
+    w.optional(FIRED_AT, timer.fired_at, |w, at| w.time(at));
     if !timer.history.is_empty() {
         w.field(HISTORY, |w| encode_history(w, &timer.history));
     }
-    if let Some(settled) = timer.last_settled {
-        w.field(LAST_SETTLED, |w| encode_settled(w, settled));
-    }
-    if let Some(dead_letter) = timer.dead_letter {
-        w.field(DEATH, |w| {
-            w.time(dead_letter.at);
-            w.u8(code_in(&DeadLetterReason::ALL, &dead_letter.reason));
-        });
-    }
+    w.optional(LAST_SETTLED, timer.last_settled, encode_settled);
+    w.optional(DEATH, timer.dead_letter, |w, dead_letter| {
+        w.time(dead_letter.at);
+        w.u8(code_in(&DeadLetterReason::ALL, &dead_letter.reason));
+    });
     w.end();
 }
 
@@ -150,7 +130,7 @@ pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Timer, DecodeError> {
 }
 
 pub(crate) fn unknown_tag(tag: u8) -> DecodeError {
-    DecodeError::Unknown { what: "field", value: u64::from(tag) }
+    DecodeError::unknown("field", tag)
 }
 
 pub(super) fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
@@ -159,7 +139,7 @@ pub(super) fn utf8(bytes: &[u8]) -> Result<String, DecodeError> {
 }
 
 /// Returns the code of an enumeration's value: its place in the type's own list, from 1.
-fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
+pub(super) fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
     let place = all.iter().position(|known| known == value).unwrap_or(0);
     u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")
 }
@@ -172,7 +152,7 @@ pub(crate) fn from_code<T: Copy>(
     usize::from(code)
         .checked_sub(1)
         .and_then(|place| all.get(place).copied())
-        .ok_or(DecodeError::Unknown { what, value: u64::from(code) })
+        .ok_or(DecodeError::unknown(what, code))
 }
 
 const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];
@@ -231,7 +211,7 @@ pub(super) fn decode_destination(r: &mut FieldReader<'_>) -> Result<Destination,
             http.headers = decode_headers(r)?;
             Ok(Destination::Http(http))
         }
-        other => Err(DecodeError::Unknown { what: "destination", value: u64::from(other) }),
+        other => Err(DecodeError::unknown("destination", other)),
     }
 }
 
@@ -268,9 +248,7 @@ pub(super) fn decode_retry(r: &mut FieldReader<'_>) -> Result<RetryPolicy, Decod
             }
             RetryPolicy::Delays(waits)
         }
-        other => {
-            return Err(DecodeError::Unknown { what: "retry policy", value: u64::from(other) });
-        }
+        other => return Err(DecodeError::unknown("retry policy", other)),
     };
     Ok(policy.check()?)
 }

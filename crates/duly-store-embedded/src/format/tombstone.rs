@@ -25,17 +25,14 @@ pub(crate) const SETTLED: u8 = 4;
 
 const MAYBE_DELIVERED: u8 = 1;
 
-pub(crate) const FINISHED: u8 = 1;
-pub(crate) const CANCELLED: u8 = 2;
+/// Ways to end, by their code.
+pub(crate) const ENDED: [Ended; 2] = [Ended::Finished, Ended::Cancelled];
 
 pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
     w.time(tombstone.ended_at);
     w.time(tombstone.due_at);
     w.u32(tombstone.attempts);
-    w.u8(match tombstone.ended {
-        Ended::Finished => FINISHED,
-        Ended::Cancelled => CANCELLED,
-    });
+    w.u8(timer::code_in(&ENDED, &tombstone.ended));
     w.u8(if tombstone.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(tombstone.id.as_str());
     if let Some(details) = &tombstone.details {
@@ -47,28 +44,18 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
             w.u32(details.occurrence);
             w.u128(details.request_hash.0);
         });
-        if let Some(at) = details.fired_at {
-            w.field(FIRED_AT, |w| w.time(at));
-        }
+        w.optional(FIRED_AT, details.fired_at, |w, at| w.time(at));
         if !details.history.is_empty() {
             w.field(HISTORY, |w| timer::encode_history(w, &details.history));
         }
-        if let Some(settled) = details.settled {
-            w.field(SETTLED, |w| timer::encode_settled(w, settled));
-        }
+        w.optional(SETTLED, details.settled, timer::encode_settled);
     }
     w.end();
 }
 
 pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> {
     let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
-    let ended = match r.u8()? {
-        FINISHED => Ended::Finished,
-        CANCELLED => Ended::Cancelled,
-        other => {
-            return Err(DecodeError::Unknown { what: "end", value: u64::from(other) });
-        }
-    };
+    let ended = timer::from_code(&ENDED, r.u8()?, "end")?;
     let maybe_delivered = r.u8()? & MAYBE_DELIVERED != 0;
     let id = TimerId::new(r.text()?)?;
     let mut details: Option<Box<Details>> = None;

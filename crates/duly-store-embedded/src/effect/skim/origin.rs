@@ -29,7 +29,7 @@ pub(super) fn lane_of(r: &mut FieldReader<'_>) -> Result<LaneOf, DecodeError> {
             let _timeout = r.millis()?;
             Ok(LaneOf::Origin(Box::new(lane_key(r.text()?)?)))
         }
-        other => Err(DecodeError::Unknown { what: "destination", value: other.into() }),
+        other => Err(DecodeError::unknown("destination", other)),
     }
 }
 

@@ -36,11 +36,10 @@ const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them"
 
 /// A part of a checkpoint on its way to the writer.
 pub(in crate::engine) enum CheckpointPiece {
-    Namespace(Box<layout::Namespace>),
+    /// Entries of a block that may still grow.
     Entries { namespace: u32, which: IndexKind, bytes: Vec<u8> },
-    Leases(layout::Leases),
-    MultipleDeadLetters(layout::MultipleDeadLetters),
-    Files(Vec<layout::FileSlot>),
+    /// Any other block.
+    Block(Block<'static>),
 }
 
 impl std::fmt::Debug for CheckpointPiece {
@@ -53,9 +52,9 @@ impl CheckpointPiece {
     fn bytes(&self) -> usize {
         match self {
             Self::Entries { bytes, .. } => bytes.len(),
-            Self::Leases(leases) => LEASE_BYTES * leases.leases.len(),
-            Self::MultipleDeadLetters(several) => 40 * several.dead_letters.len(),
-            Self::Namespace(_) | Self::Files(_) => 1_024,
+            Self::Block(Block::Leases(leases)) => LEASE_BYTES * leases.leases.len(),
+            Self::Block(Block::MultipleDeadLetters(several)) => 40 * several.dead_letters.len(),
+            Self::Block(_) => 1_024,
         }
     }
 
@@ -70,15 +69,10 @@ impl CheckpointPiece {
 
     pub(super) fn write(&self, writer: &mut CheckpointWriter) -> disk::Result<()> {
         match self {
-            Self::Namespace(namespace) => writer.block(&Block::Namespace(namespace.clone())),
+            Self::Block(block) => writer.block(block),
             Self::Entries { namespace, which, bytes } => {
                 writer.block(&Block::Entries(Entries::new(*namespace, *which, bytes)))
             }
-            Self::Leases(leases) => writer.block(&Block::Leases(leases.clone())),
-            Self::MultipleDeadLetters(several) => {
-                writer.block(&Block::MultipleDeadLetters(several.clone()))
-            }
-            Self::Files(files) => writer.block(&Block::Files(files.clone())),
         }
     }
 }
@@ -160,7 +154,7 @@ impl CheckpointUnderWay {
         self.pieces_bytes -= LEASE_BYTES * leases.len();
         for leases in leases.chunks(layout::LEASES_MAX) {
             let leases = leases.to_vec();
-            self.push(CheckpointPiece::Leases(layout::Leases { namespace, leases }));
+            self.push(Block::Leases(layout::Leases { namespace, leases }));
         }
     }
 
@@ -171,7 +165,8 @@ impl CheckpointUnderWay {
         std::mem::take(&mut self.pieces)
     }
 
-    fn push(&mut self, piece: CheckpointPiece) {
+    fn push(&mut self, block: Block<'static>) {
+        let piece = CheckpointPiece::Block(block);
         self.pieces_bytes += piece.bytes();
         self.pieces.push(piece);
     }
@@ -236,7 +231,7 @@ impl Engine {
                 }
                 WalkPlace::Done => {
                     for files in self.files.slots().chunks(layout::FILES_MAX) {
-                        taking.push(CheckpointPiece::Files(files.to_vec()));
+                        taking.push(Block::Files(files.to_vec()));
                     }
                     taking.place = WalkPlace::Ended;
                 }
@@ -267,12 +262,12 @@ impl Engine {
         };
         let lane =
             |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key().cloned() };
-        taking.push(CheckpointPiece::Namespace(Box::new(layout::Namespace {
+        taking.push(Block::Namespace(Box::new(layout::Namespace {
             number,
             lsn: self.journal.written_lsn(),
             record: namespace.record(),
             lanes: namespace.lanes.iter().map(lane).collect(),
-            counts: index_of_all(namespace).map(|index| index.len() as u64),
+            counts: IndexKind::ALL.map(|which| index_of(namespace, which).len() as u64),
         })));
         WalkPlace::In { name: name.clone(), number, which: IndexKind::Live, cursor: Cursor::START }
     }
@@ -314,9 +309,9 @@ impl Engine {
             taking.push_entries((number, which, index.len()), entries);
             taking.add_leases(number, leases);
             for dead_letters in several.chunks(layout::DEAD_LETTERS_MAX) {
-                let dead_letters = dead_letters.to_vec();
-                taking.push(CheckpointPiece::MultipleDeadLetters(layout::MultipleDeadLetters {
-                    namespace: number,
+                let (namespace, dead_letters) = (number, dead_letters.to_vec());
+                taking.push(Block::MultipleDeadLetters(layout::MultipleDeadLetters {
+                    namespace,
                     dead_letters,
                 }));
             }
@@ -324,9 +319,10 @@ impl Engine {
         if next.is_none() && which == IndexKind::Live {
             taking.push_leases();
         }
-        match (next, after(which)) {
+        // The codes begin with 1, so this is the next kind.
+        match (next, IndexKind::ALL.get(which as usize)) {
             (Some(cursor), _) => WalkPlace::In { name, number, which, cursor },
-            (None, Some(which)) => WalkPlace::In { name, number, which, cursor: Cursor::START },
+            (None, Some(&which)) => WalkPlace::In { name, number, which, cursor: Cursor::START },
             (None, None) => WalkPlace::Behind(Some(name)),
         }
     }
@@ -338,15 +334,6 @@ const fn kept_flags(flags: Flags) -> Flags {
     flags.without(Flags::DUE).without(Flags::LEASED)
 }
 
-const fn after(which: IndexKind) -> Option<IndexKind> {
-    match which {
-        IndexKind::Live => Some(IndexKind::Tombstones),
-        IndexKind::Tombstones => Some(IndexKind::DeadLetters),
-        IndexKind::DeadLetters => Some(IndexKind::DeadByTimer),
-        IndexKind::DeadByTimer => None,
-    }
-}
-
 fn index_of(namespace: &Namespace, which: IndexKind) -> &Index {
     match which {
         IndexKind::Live => &namespace.live,
@@ -354,11 +341,6 @@ fn index_of(namespace: &Namespace, which: IndexKind) -> &Index {
         IndexKind::DeadLetters => namespace.dead_letters.by_delivery(),
         IndexKind::DeadByTimer => namespace.dead_letters.by_timer(),
     }
-}
-
-fn index_of_all(namespace: &Namespace) -> [&Index; 4] {
-    [IndexKind::Live, IndexKind::Tombstones, IndexKind::DeadLetters, IndexKind::DeadByTimer]
-        .map(|which| index_of(namespace, which))
 }
 
 #[cfg(test)]

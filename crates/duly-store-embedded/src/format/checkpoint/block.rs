@@ -94,9 +94,7 @@ impl<'a> Block<'a> {
             SEVERAL => Self::MultipleDeadLetters(MultipleDeadLetters::decode(&mut reader, count)?),
             FILES => Self::Files(small::decode_files(&mut reader, count)?),
             END => Self::End(End::decode(&mut reader)?),
-            other => {
-                return Err(DecodeError::Unknown { what: "kind of block", value: other.into() });
-            }
+            other => return Err(DecodeError::unknown("kind of block", other)),
         };
         if !reader.is_done() {
             return Err(DecodeError::Impossible("bytes left over after the block".into()));

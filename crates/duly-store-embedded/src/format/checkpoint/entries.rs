@@ -31,10 +31,9 @@ pub(crate) enum IndexKind {
 }
 
 impl IndexKind {
-    fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        let all = [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer];
-        from_code(&all, value, "index")
-    }
+    /// All kinds, by their code.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Live, Self::Tombstones, Self::DeadLetters, Self::DeadByTimer];
 }
 
 /// Entries of one index.
@@ -64,13 +63,13 @@ impl<'a> Entries<'a> {
     pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u32(self.namespace);
         writer.u32(self.which as u32);
-        writer.0.extend_from_slice(self.bytes);
+        writer.raw(self.bytes);
     }
 
     pub(super) fn decode(reader: &mut FieldReader<'a>, count: usize) -> Result<Self, DecodeError> {
         let namespace = reader.u32()?;
         let [which, ..] = reader.array::<4>()?;
-        let which = IndexKind::from_u8(which)?;
+        let which = from_code(&IndexKind::ALL, which, "index")?;
         let bytes = reader.rest();
         if count.checked_mul(ENTRY_BYTES) != Some(bytes.len()) {
             let what = format!("{count} entries in {} bytes", bytes.len());

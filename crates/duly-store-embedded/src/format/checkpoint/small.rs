@@ -11,12 +11,11 @@
 //!
 //! Keys are 12 bytes as the index packs them. A dead letter's key is that of its delivery id.
 
-use super::PAYLOAD_BYTES_MAX;
+use super::{Block, PAYLOAD_BYTES_MAX};
 use crate::format::{
     DecodeError,
     fields::{FieldReader, FieldWriter},
     record::Lease,
-    timer::from_code,
 };
 
 const LEASE_BYTES: usize = 57;
@@ -45,7 +44,7 @@ impl Leases {
         writer.u32(self.namespace);
         writer.u32(0);
         for (key, lease) in &self.leases {
-            writer.0.extend_from_slice(key);
+            writer.raw(key);
             lease.encode(writer);
         }
     }
@@ -80,9 +79,9 @@ impl MultipleDeadLetters {
         writer.u32(self.namespace);
         writer.u32(0);
         for letter in &self.dead_letters {
-            writer.0.extend_from_slice(&letter.timer);
+            writer.raw(&letter.timer);
             writer.u64(letter.dead_lettered_ms);
-            writer.0.extend_from_slice(&letter.letter);
+            writer.raw(&letter.letter);
         }
     }
 
@@ -99,27 +98,34 @@ impl MultipleDeadLetters {
     }
 }
 
-/// Kind of the file in a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileKind {
-    Segment = 1,
-    SortedRun = 2,
+/// Identity of a data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum FileId {
+    /// A segment, by its sequence.
+    Segment(u64),
+    /// A sorted run, by its id.
+    SortedRun(u64),
 }
+
+const SEGMENT: u8 = 1;
+const SORTED_RUN: u8 = 2;
 
 /// The file that locations with this slot point into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileSlot {
     pub(crate) slot: u16,
-    pub(crate) kind: FileKind,
-    /// Sequence of the segment, or id of the sorted run.
-    pub(crate) number: u64,
+    pub(crate) id: FileId,
 }
 
 pub(super) fn encode_files(writer: &mut FieldWriter<'_>, files: &[FileSlot]) {
     for file in files {
+        let (kind, number) = match file.id {
+            FileId::Segment(number) => (SEGMENT, number),
+            FileId::SortedRun(number) => (SORTED_RUN, number),
+        };
         let [low, high] = file.slot.to_le_bytes();
-        writer.0.extend_from_slice(&[low, high, file.kind as u8, 0, 0, 0, 0, 0]);
-        writer.u64(file.number);
+        writer.raw(&[low, high, kind, 0, 0, 0, 0, 0]);
+        writer.u64(number);
     }
 }
 
@@ -130,8 +136,12 @@ pub(super) fn decode_files(
     each(reader, count, FILE_BYTES, |reader| {
         let slot = reader.u16()?;
         let [kind, _reserved @ ..] = reader.array::<6>()?;
-        let kind = from_code(&[FileKind::Segment, FileKind::SortedRun], kind, "kind of file")?;
-        Ok(FileSlot { slot, kind, number: reader.u64()? })
+        let id = match kind {
+            SEGMENT => FileId::Segment(reader.u64()?),
+            SORTED_RUN => FileId::SortedRun(reader.u64()?),
+            other => return Err(DecodeError::unknown("kind of file", other)),
+        };
+        Ok(FileSlot { slot, id })
     })
 }
 
@@ -150,6 +160,19 @@ pub(crate) struct End {
 impl End {
     /// Bytes of its payload.
     pub(crate) const PAYLOAD_BYTES: u64 = 32;
+
+    /// Counts a block before the end.
+    pub(crate) fn count(&mut self, block: &Block<'_>) {
+        match block {
+            Block::Namespace(namespace) => {
+                self.namespaces += 1;
+                self.highest_namespace = self.highest_namespace.max(namespace.number);
+            }
+            Block::Entries(entries) => self.entries += entries.len() as u64,
+            _ => {}
+        }
+        self.blocks += 1;
+    }
 
     pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u64(self.blocks);

@@ -81,7 +81,7 @@ fn a_block_has_the_documented_layout() {
     assert_eq!(bytes[40..48], [0xFF; 8]);
     assert_eq!(bytes[72..], [0; 8]);
 
-    let file = FileSlot { slot: 0x0201, kind: FileKind::SortedRun, number: 9 };
+    let file = FileSlot { slot: 0x0201, id: FileId::SortedRun(9) };
     let bytes = encoded(&Block::Files(vec![file]));
     assert_eq!(bytes[16..], [1, 2, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
 
@@ -117,7 +117,7 @@ fn full_blocks_keep_to_the_largest_payload() {
         extends: false,
     };
     let letter = DeadLetterEntry { timer: [1; 12], dead_lettered_ms: 2, letter: [3; 12] };
-    let file = FileSlot { slot: 1, kind: FileKind::Segment, number: 2 };
+    let file = FileSlot { slot: 1, id: FileId::Segment(2) };
     let blocks = [
         Block::Entries(Entries::new(1, IndexKind::Live, &entries)),
         Block::Leases(Leases { namespace: 1, leases: vec![([1; 12], lease); LEASES_MAX] }),
@@ -235,12 +235,9 @@ fn letter() -> impl Strategy<Value = DeadLetterEntry> {
 }
 
 fn file() -> impl Strategy<Value = FileSlot> {
-    let kind = prop::sample::select(vec![FileKind::Segment, FileKind::SortedRun]);
-    (any::<u16>(), kind, any::<u64>()).prop_map(|(slot, kind, number)| FileSlot {
-        slot,
-        kind,
-        number,
-    })
+    let number = any::<u64>;
+    let id = prop_oneof![number().prop_map(FileId::Segment), number().prop_map(FileId::SortedRun),];
+    (any::<u16>(), id).prop_map(|(slot, id)| FileSlot { slot, id })
 }
 
 /// Any block that owns its contents.
