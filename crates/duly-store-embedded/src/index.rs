@@ -138,6 +138,13 @@ impl Index {
         scans.flat_map(|scan| scan.entries())
     }
 
+    /// Performs one step of a scan, passes its entries to `each`, and returns the next cursor.
+    pub(crate) fn visit(&self, from: Cursor, each: impl FnMut(Entry)) -> Option<Cursor> {
+        let scan = self.scan(from)?;
+        scan.entries().for_each(each);
+        scan.next
+    }
+
     pub(crate) const fn len(&self) -> usize {
         match &self.0 {
             Root::One(table) => table.len(),

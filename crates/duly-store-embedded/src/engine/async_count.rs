@@ -24,7 +24,7 @@ use duly_core::{Millis, NamespaceName};
 use duly_store::{Error, Forecast, ForecastRequest, Result, Stats};
 use tokio::sync::oneshot::Sender;
 
-use crate::index::{AttemptKind, Cursor, Entry, Flags, Key, Scan};
+use crate::index::{AttemptKind, Cursor, Entry, Flags, Key};
 
 use super::{DeferredRetry, Engine};
 use tally::{CountMoment, EarliestAhead, ForecastCount};
@@ -75,7 +75,7 @@ pub(super) struct AsyncCounts {
 }
 
 /// A walk over one namespace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct AsyncCount {
     number: u32,
     /// Time at which it began, and to which its counts refer.
@@ -93,17 +93,7 @@ struct AsyncCount {
 
 impl AsyncCount {
     fn new(number: u32) -> Self {
-        Self {
-            number,
-            began: None,
-            cursor: Some(Cursor::START),
-            deferred_from: None,
-            uncounted_retries: 0,
-            in_flight: 0,
-            earliest: EarliestAhead::default(),
-            stats: Vec::new(),
-            forecasts: Vec::new(),
-        }
+        Self { number, cursor: Some(Cursor::START), ..Self::default() }
     }
 
     /// Adds a question. Returns it if there is no capacity for it.
@@ -249,12 +239,12 @@ impl Engine {
                 return false;
             }
             let namespace = self.namespaces.get(async_count.number);
-            let scan = namespace.and_then(|namespace| namespace.live.scan(from));
-            async_count.cursor = scan.as_ref().and_then(|scan| scan.next);
-            for entry in scan.iter().flat_map(Scan::entries) {
-                async_count.count_entry(moment, &entry);
-                *visits += counts;
-            }
+            async_count.cursor = namespace.and_then(|namespace| {
+                namespace.live.visit(from, |entry| {
+                    async_count.count_entry(moment, &entry);
+                    *visits += counts;
+                })
+            });
         }
         self.visit_deferred(async_count, moment, visits)
     }

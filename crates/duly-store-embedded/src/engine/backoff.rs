@@ -1,25 +1,18 @@
 //! Backoff: the pauses between the tries of an operation that fails. Each pause is twice as long as the
 //! one before, up to a maximum.
 
-/// Time of the next try of an operation, by the boot-time clock.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Backoff {
-    first_ms: u64,
-    longest_ms: u64,
+/// Time of the next try of an operation, by the boot-time clock, with the first and the longest pause.
+#[derive(Debug, Default)]
+pub(super) struct Backoff<const FIRST_MS: u64, const LONGEST_MS: u64> {
     /// Pause that began with the latest failure; 0 before the first.
     pause_ms: u64,
     not_before_ms: u64,
 }
 
-impl Backoff {
-    /// Returns a backoff without failures, with its first and its longest pause.
-    pub(super) const fn new(first_ms: u64, longest_ms: u64) -> Self {
-        Self { first_ms, longest_ms, pause_ms: 0, not_before_ms: 0 }
-    }
-
+impl<const FIRST_MS: u64, const LONGEST_MS: u64> Backoff<FIRST_MS, LONGEST_MS> {
     /// Records a failure and begins the next pause.
     pub(super) fn failed(&mut self, now_ms: u64) {
-        self.pause_ms = (2 * self.pause_ms).clamp(self.first_ms, self.longest_ms);
+        self.pause_ms = (2 * self.pause_ms).clamp(FIRST_MS, LONGEST_MS);
         self.not_before_ms = now_ms + self.pause_ms;
     }
 
@@ -40,7 +33,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut backoff = Backoff::new(100, 500);
+        let mut backoff = Backoff::<100, 500>::default();
         assert!(backoff.is_over(0));
         let mut now_ms = 7;
         for pause_ms in [100, 200, 400, 500, 500] {

@@ -48,7 +48,7 @@ pub(super) struct KeptCheckpoint {
 }
 
 /// State of all checkpoints.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     /// Kept checkpoints, oldest first.
     pub(super) kept: VecDeque<KeptCheckpoint>,
@@ -63,24 +63,9 @@ pub(super) struct Checkpoints {
     /// Bytes of the latest complete checkpoint.
     pub(super) bytes: u64,
     /// Pause after a failed checkpoint.
-    backoff: Backoff,
+    backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// `true`: files are being removed.
     pub(super) is_reclaiming: bool,
-}
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Self {
-            kept: VecDeque::new(),
-            latest: 0,
-            taking: None,
-            buffers: Vec::new(),
-            begun_at_bytes: 0,
-            bytes: 0,
-            backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1),
-            is_reclaiming: false,
-        }
-    }
 }
 
 impl Checkpoints {
@@ -285,7 +270,7 @@ impl Engine {
                 }
                 self.checkpoints.bytes = bytes;
                 self.note_checkpoint_ended();
-                self.checkpoints.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
+                self.checkpoints.backoff = Backoff::default();
                 self.checkpoints.kept.push_back(kept);
                 self.rewriter.is_wanted = true;
                 self.reply_to_backups(kept);

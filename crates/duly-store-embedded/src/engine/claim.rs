@@ -61,7 +61,7 @@ impl Engine {
             let Some(number) = self.namespaces.number_of(&lane.lane.namespace) else {
                 continue;
             };
-            for kind in [AttemptKind::First, AttemptKind::Retry] {
+            for kind in AttemptKind::ALL {
                 let taken = self.claim_kind(number, lane, kind, request, &mut budget, &mut claimed);
                 // Firings that were granted before the disk was full are returned. A store that has ended
                 // returns none.

@@ -36,14 +36,13 @@ pub(crate) struct Lane {
     pub(crate) pending: u64,
     /// Timers of this lane that are leased.
     pub(crate) in_flight: u64,
-    first: LaneDue,
-    retry: LaneDue,
+    /// Due timers of each kind.
+    due: [LaneDue; 2],
 }
 
 impl Lane {
     fn new(key: Option<LaneKey>) -> Self {
-        let (first, retry) = (LaneDue::default(), LaneDue::default());
-        Self { key, pending: 0, in_flight: 0, first, retry }
+        Self { key, pending: 0, in_flight: 0, due: Default::default() }
     }
 
     /// Returns its key; `None` for the lane that follows the namespace.
@@ -53,31 +52,25 @@ impl Lane {
 
     /// Returns the due timers of a kind.
     pub(crate) const fn due(&self, kind: AttemptKind) -> &LaneDue {
-        match kind {
-            AttemptKind::First => &self.first,
-            AttemptKind::Retry => &self.retry,
-        }
+        &self.due[kind as usize]
     }
 
     pub(crate) const fn due_mut(&mut self, kind: AttemptKind) -> &mut LaneDue {
-        match kind {
-            AttemptKind::First => &mut self.first,
-            AttemptKind::Retry => &mut self.retry,
-        }
+        &mut self.due[kind as usize]
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.first.is_empty() && self.retry.is_empty()
+        self.due.iter().all(LaneDue::is_empty)
     }
 
     /// Returns `true` if a due timer of the lane is unreadable.
     pub(crate) fn has_unreadable(&self) -> bool {
-        self.first.unreadable() + self.retry.unreadable() > 0
+        self.due.iter().any(|due| due.unreadable() > 0)
     }
 
     /// Returns `true` if the lane has claimable timers, as far as is known.
     pub(crate) fn is_claimable(&self) -> bool {
-        self.first.claimable() + self.retry.claimable() > 0
+        self.due.iter().any(|due| due.claimable() > 0)
     }
 }
 

@@ -60,17 +60,12 @@ impl Engine {
             let Some((number, index)) = self.reclamation.indexes.front() else {
                 return;
             };
-            let scan = index.scan(self.reclamation.cursor.unwrap_or(Cursor::START));
-            let next = scan.and_then(|scan| {
-                let next = scan.next;
-                for entry in scan.entries() {
-                    self.files.release(entry.location());
-                    if entry.flags().has(Flags::LEASED) {
-                        let gone = self.leases.remove(entry.key(*number));
-                        self.reclamation.leases -= u64::from(gone.is_some());
-                    }
+            let next = index.visit(self.reclamation.cursor.unwrap_or(Cursor::START), |entry| {
+                self.files.release(entry.location());
+                if entry.flags().has(Flags::LEASED) {
+                    let gone = self.leases.remove(entry.key(*number));
+                    self.reclamation.leases -= u64::from(gone.is_some());
                 }
-                next
             });
             self.reclamation.cursor = next;
             if next.is_none()

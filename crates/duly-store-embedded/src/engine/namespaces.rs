@@ -274,7 +274,7 @@ impl Namespaces {
         }
         for (slot, lane) in gone.lanes.iter() {
             self.active.remove(&(gone.name.clone(), slot));
-            for kind in [AttemptKind::First, AttemptKind::Retry] {
+            for kind in AttemptKind::ALL {
                 self.dues.forget((number, slot, kind), lane.due(kind));
             }
         }

@@ -69,10 +69,9 @@ const PENDING_FRACTION: usize = 16;
 pub(super) type DueTimer = (u64, PackedKey);
 
 /// The near horizon of both kinds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct NearHorizon {
-    first: KindHorizon,
-    retry: KindHorizon,
+    kinds: [KindHorizon; 2],
     sweep: Option<Sweep>,
 }
 
@@ -178,8 +177,8 @@ struct Sweep {
     name: Option<NamespaceName>,
     number: Option<u32>,
     cursor: Cursor,
-    first: SweptTimers,
-    retry: SweptTimers,
+    /// Timers of each kind that were found.
+    swept: [SweptTimers; 2],
     /// `true`: the walk is complete. The found timers go into the calendars, some of them each step.
     is_walked: bool,
     /// Timers that this step found for a calendar under rebuild, and that are due now or soon. They do
@@ -188,15 +187,8 @@ struct Sweep {
 }
 
 impl NearHorizon {
-    pub(super) fn new() -> Self {
-        Self { first: KindHorizon::default(), retry: KindHorizon::default(), sweep: None }
-    }
-
     pub(super) const fn kind_mut(&mut self, kind: AttemptKind) -> &mut KindHorizon {
-        match kind {
-            AttemptKind::First => &mut self.first,
-            AttemptKind::Retry => &mut self.retry,
-        }
+        &mut self.kinds[kind as usize]
     }
 
     /// Adds a timer that waits.
@@ -223,10 +215,7 @@ impl NearHorizon {
     /// Returns `true` if a durable timer that waits for this time would never become due: no calendar has
     /// it and no sweep will find it. During a sweep that is not known, and the result is `false`.
     pub(super) fn has_lost(&self, kind: AttemptKind, at_ms: u64, now_ms: u64) -> bool {
-        let horizon = match kind {
-            AttemptKind::First => &self.first,
-            AttemptKind::Retry => &self.retry,
-        };
+        let horizon = &self.kinds[kind as usize];
         if self.sweep.is_some() || horizon.end_ms == 0 {
             return false;
         }
@@ -239,28 +228,19 @@ impl NearHorizon {
 
     /// Returns the time at which a timer of a kind may become claimable, by the clock of the kind.
     pub(super) fn next_ms(&self, kind: AttemptKind) -> Option<u64> {
-        match kind {
-            AttemptKind::First => self.first.next_ms(),
-            AttemptKind::Retry => self.retry.next_ms(),
-        }
+        self.kinds[kind as usize].next_ms()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        let sweep = self.sweep.as_ref();
-        let caught = sweep.map_or(0, |sweep| sweep.first.heap_bytes() + sweep.retry.heap_bytes());
-        let windows = [&self.first, &self.retry];
-        let held =
-            windows.map(|horizon| horizon.calendar.heap_bytes() + horizon.burst.heap_bytes());
-        held.into_iter().sum::<usize>() + caught
+        let swept = self.sweep.iter().flat_map(|sweep| &sweep.swept).map(SweptTimers::heap_bytes);
+        let of_kind = |kind: &KindHorizon| kind.calendar.heap_bytes() + kind.burst.heap_bytes();
+        self.kinds.iter().map(of_kind).chain(swept).sum()
     }
 }
 
 impl Sweep {
     const fn swept(&mut self, kind: AttemptKind) -> &mut SweptTimers {
-        match kind {
-            AttemptKind::First => &mut self.first,
-            AttemptKind::Retry => &mut self.retry,
-        }
+        &mut self.swept[kind as usize]
     }
 
     fn offer(&mut self, number: u32, entry: &Entry) {
@@ -301,15 +281,18 @@ impl Engine {
     pub(super) fn fill_near_horizon(&mut self) {
         let max = self.near_max();
         if self.near_horizon.sweep.is_none() {
-            self.near_horizon.first.extend_end(self.now.wall_ms);
-            self.near_horizon.retry.extend_end(self.now.steady_ms);
-            if self.wants_sweep(max) {
+            for kind in AttemptKind::ALL {
+                let now_ms = self.clock_of(kind);
+                self.near_horizon.kind_mut(kind).extend_end(now_ms);
+            }
+            let kinds = AttemptKind::ALL
+                .map(|kind| (&self.near_horizon.kinds[kind as usize], self.clock_of(kind)));
+            if kinds.iter().any(|(horizon, now_ms)| horizon.wants_sweep(*now_ms, max)) {
                 self.near_horizon.sweep = Some(Sweep {
                     name: None,
                     number: None,
                     cursor: Cursor::START,
-                    first: SweptTimers::new(&self.near_horizon.first, self.now.wall_ms, max),
-                    retry: SweptTimers::new(&self.near_horizon.retry, self.now.steady_ms, max),
+                    swept: kinds.map(|(horizon, now_ms)| SweptTimers::new(horizon, now_ms, max)),
                     is_walked: false,
                     soon: Vec::new(),
                 });
@@ -319,7 +302,7 @@ impl Engine {
             if !sweep.is_walked {
                 sweep.is_walked = self.sweep_step(&mut sweep);
             }
-            let is_settled = sweep.first.offer_some_again() & sweep.retry.offer_some_again();
+            let is_settled = sweep.swept.each_mut().map(SweptTimers::offer_some_again) == [true; 2];
             let is_walked = sweep.is_walked;
             let mut budget = StepBudget::for_pass();
             for (kind, at_ms, key) in std::mem::take(&mut sweep.soon) {
@@ -339,15 +322,6 @@ impl Engine {
             }
         }
         self.busy |= self.near_horizon.sweep.is_some();
-    }
-
-    fn wants_sweep(&self, max: usize) -> bool {
-        [
-            (&self.near_horizon.first, self.now.wall_ms),
-            (&self.near_horizon.retry, self.now.steady_ms),
-        ]
-        .into_iter()
-        .any(|(horizon, now_ms)| horizon.wants_sweep(now_ms, max))
     }
 
     /// Continues the walk. Returns `true` if it is complete.
@@ -387,14 +361,14 @@ impl Engine {
         // Timers that are due already become claimable in the passes of this step or of the next one.
         self.busy = true;
         let mut left = INSERTS_PER_STEP.min((max / 4).max(1));
-        for kind in [AttemptKind::First, AttemptKind::Retry] {
+        for kind in AttemptKind::ALL {
             let swept = sweep.swept(kind);
             left -= swept.move_into(&mut self.near_horizon.kind_mut(kind).calendar, left);
         }
-        if !sweep.first.is_empty() || !sweep.retry.is_empty() {
+        if !sweep.swept.iter().all(SweptTimers::is_empty) {
             return false;
         }
-        for kind in [AttemptKind::First, AttemptKind::Retry] {
+        for kind in AttemptKind::ALL {
             let (swept, horizon) = (sweep.swept(kind), self.near_horizon.kind_mut(kind));
             if swept.from_ms == 0 {
                 horizon.calendar = std::mem::take(&mut swept.fresh);

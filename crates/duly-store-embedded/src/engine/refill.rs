@@ -84,6 +84,13 @@ struct RefillResult {
 }
 
 impl RefillPass {
+    /// Visits the next table. Returns `true` if it was the last one.
+    fn step(&mut self, live: &Index) -> bool {
+        let next = live.visit(self.cursor, |entry| self.offer(&entry));
+        self.cursor = next.unwrap_or(self.cursor);
+        next.is_none()
+    }
+
     fn offer(&mut self, entry: &Entry) {
         let (number, lane, kind) = self.lane;
         let flags = entry.flags();
@@ -122,18 +129,9 @@ impl Engine {
         self.busy = true;
         for _ in 0..TABLES_PER_STEP {
             let namespace = self.namespaces.get(pass.lane.0);
-            let scan = namespace.and_then(|namespace| namespace.live.scan(pass.cursor));
-            let next = scan.and_then(|scan| {
-                let next = scan.next;
-                scan.entries().for_each(|entry| pass.offer(&entry));
-                next
-            });
-            match next {
-                Some(cursor) => pass.cursor = cursor,
-                None => {
-                    self.refills.filling = Some(RefillResult::of(pass));
-                    return;
-                }
+            if namespace.is_none_or(|namespace| pass.step(&namespace.live)) {
+                self.refills.filling = Some(RefillResult::of(pass));
+                return;
             }
         }
         self.refills.pass = Some(pass);
@@ -156,13 +154,7 @@ impl Engine {
         *visits = left;
         self.refills.forget(lane);
         let mut pass = self.pass_for(lane);
-        let mut cursor = Some(Cursor::START);
-        while let Some(scan) = cursor.and_then(|from| {
-            self.namespaces.get(number).and_then(|namespace| namespace.live.scan(from))
-        }) {
-            cursor = scan.next;
-            scan.entries().for_each(|entry| pass.offer(&entry));
-        }
+        while !pass.step(&namespace.live) {}
         let mut filling = Some(RefillResult::of(pass));
         while let Some(under_way) = filling {
             filling = self.fill_step(under_way);

@@ -114,7 +114,7 @@ enum RewriterState {
 }
 
 /// The rewriter.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rewriter {
     state: RewriterState,
     /// Slots from which the job reads.
@@ -126,23 +126,9 @@ pub(super) struct Rewriter {
     /// Bytes of the journal at the last step, and how many of them the step before it wrote.
     journal_bytes: (u64, u64),
     /// Pause after a failed job.
-    backoff: Backoff,
+    backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// `true`: there may be work.
     pub(super) is_wanted: bool,
-}
-
-impl Default for Rewriter {
-    fn default() -> Self {
-        Self {
-            state: RewriterState::default(),
-            sources: Vec::new(),
-            buffers: JobBuffers::default(),
-            latest_run: 0,
-            journal_bytes: (0, 0),
-            backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1),
-            is_wanted: false,
-        }
-    }
 }
 
 impl Rewriter {
@@ -373,7 +359,7 @@ impl Engine {
     }
 
     fn runs_written(&mut self, written: WrittenRuns) {
-        self.rewriter.backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
+        self.rewriter.backoff = Backoff::default();
         let WrittenRuns { runs, buffers, .. } = written;
         let mut slots = Vec::new();
         for run in runs {

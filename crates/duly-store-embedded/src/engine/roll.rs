@@ -21,18 +21,14 @@ const TRIES: usize = 3;
 const PAUSES_MS: (u64, u64) = (100, 5_000);
 
 /// State of failed rolls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FailedRolls {
-    backoff: Backoff,
+    backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// Cause of the latest failure.
     reason: Option<String>,
 }
 
 impl FailedRolls {
-    pub(super) const fn new() -> Self {
-        Self { backoff: Backoff::new(PAUSES_MS.0, PAUSES_MS.1), reason: None }
-    }
-
     /// Returns the reason for which no segment can be begun at present.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
@@ -68,7 +64,7 @@ impl Engine {
         }
         match rolled {
             Ok(()) => {
-                self.failed_rolls = FailedRolls::new();
+                self.failed_rolls = FailedRolls::default();
                 self.namespace_numbers.note_roll();
                 self.space.note_segment();
                 self.rewriter.is_wanted = true;

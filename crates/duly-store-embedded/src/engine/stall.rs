@@ -24,9 +24,9 @@ use super::{Engine, backoff::Backoff};
 const PAUSES_MS: (u64, u64) = (100, 1_000);
 
 /// State of the stall.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Stall {
-    backoff: Backoff,
+    backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// Error of the write or sync that found no space; `None`: the journal does not stall.
     reason: Option<String>,
     /// `true`: a sync found no space, so its data must be written again.
@@ -34,11 +34,6 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    pub(super) const fn new() -> Self {
-        let backoff = Backoff::new(PAUSES_MS.0, PAUSES_MS.1);
-        Self { backoff, reason: None, is_unsynced: false }
-    }
-
     /// Returns the reason for which nothing can be written at present.
     pub(super) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
@@ -82,7 +77,7 @@ impl Engine {
             Ok(mark) => {
                 if self.is_stalled() {
                     tracing::info!("the journal has disk space again; the store resumes");
-                    self.stall = Stall::new();
+                    self.stall = Stall::default();
                 }
                 Ok(mark)
             }

@@ -164,18 +164,13 @@ impl Engine {
         cursor: Cursor,
         visits: &mut usize,
     ) -> StepBackStage {
-        let namespace = self.namespaces.get(lane.0);
-        let Some(scan) = namespace.and_then(|namespace| namespace.live.scan(cursor)) else {
-            return self.retries_of(lane);
-        };
-        let next = scan.next;
         let mut ahead = Vec::new();
-        for entry in scan.entries() {
-            *visits += 1;
-            if self.is_ahead(lane.1, &entry) {
-                ahead.push(entry);
-            }
-        }
+        let next = self.namespaces.get(lane.0).and_then(|namespace| {
+            namespace.live.visit(cursor, |entry| {
+                *visits += 1;
+                ahead.extend(Some(entry).filter(|entry| self.is_ahead(lane.1, entry)));
+            })
+        });
         ahead.iter().for_each(|entry| self.clear_due_ahead(lane.0, entry));
         next.map_or_else(|| self.retries_of(lane), StepBackStage::FirstSpilled)
     }

@@ -49,7 +49,7 @@ impl Engine {
         self.reclaim_namespaces();
         self.search_free_numbers();
         self.audit();
-        for kind in [AttemptKind::First, AttemptKind::Retry] {
+        for kind in AttemptKind::ALL {
             let now_ms = self.clock_of(kind);
             self.busy |= self.near_horizon.kind_mut(kind).calendar.prepare(now_ms, PASS_MAX);
         }

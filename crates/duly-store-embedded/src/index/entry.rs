@@ -264,6 +264,11 @@ pub(crate) enum AttemptKind {
     Retry,
 }
 
+impl AttemptKind {
+    /// Both kinds, in the order in which arrays by kind have them.
+    pub(crate) const ALL: [Self; 2] = [Self::First, Self::Retry];
+}
+
 /// The time from which a timer can be claimed, and the kind of that attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claimable {

@@ -232,15 +232,11 @@ impl Engine {
             return true;
         };
         for _ in 0..TABLES_PER_STEP {
-            let Some(scan) = namespace.tombstones.index.scan(gathering.cursor) else {
-                return true;
-            };
-            let (next, ended) = (scan.next, namespace.ended());
-            scan.entries().for_each(|entry| gathering.offer(&entry, ended));
-            let Some(next) = next else {
-                return true;
-            };
-            gathering.cursor = next;
+            let (index, ended) = (&namespace.tombstones.index, namespace.ended());
+            match index.visit(gathering.cursor, |entry| gathering.offer(&entry, ended)) {
+                Some(next) => gathering.cursor = next,
+                None => return true,
+            }
         }
         false
     }
