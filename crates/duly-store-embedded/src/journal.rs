@@ -33,6 +33,7 @@ use crate::{
     },
     index::Location,
     manifest::Manifest,
+    numbered::Numbered,
     open::Tail,
 };
 
@@ -48,9 +49,12 @@ const FRAME_BYTES_KEPT: usize = 4 << 20;
 /// Directory of the segments.
 pub(crate) const DIR: &str = "journal";
 
+/// Directory and suffix of the segments.
+const FILES: Numbered = Numbered { dir: DIR, suffix: ".log" };
+
 /// Returns the name of a segment's file.
 pub(crate) fn segment_name(sequence: u64) -> String {
-    format!("{DIR}/{sequence:016}.log")
+    FILES.name(sequence)
 }
 
 /// A place in the order of the journal.
@@ -382,11 +386,8 @@ impl Journal {
         let mut bytes = vec![0; usize::try_from(self.end - from).expect("a segment fits memory")];
         active.file.read_exact_at(from, &mut bytes)?;
         if !self.are_unsynced_frames(&bytes) {
-            return Err(disk::Error::Io {
-                operation: disk::Operation::Read,
-                name: active.file.name().to_owned(),
-                source: std::io::Error::other("the written bytes are no longer there"),
-            });
+            let what = "the written bytes are no longer there";
+            return Err(disk::Error::other(disk::Operation::Read, active.file.name(), what));
         }
         active.file.rewrite(from, &bytes)?;
         let position = Position { sequence: active.sequence, offset: self.end };

@@ -31,7 +31,7 @@ use crate::{
         fields::{FieldReader, FieldWriter},
         frame,
     },
-    journal,
+    journal, numbered,
     open::{OpenError, Result},
     sorted_runs,
 };
@@ -112,8 +112,8 @@ pub(crate) struct StoredManifest {
     pub(crate) fault: Option<(&'static str, String)>,
 }
 
-fn damaged(what: String) -> OpenError {
-    OpenError::Damaged { file: NAME.into(), offset: 0, what }
+fn damaged(what: &str) -> OpenError {
+    numbered::damaged(NAME, 0, what)
 }
 
 impl Manifest {
@@ -131,7 +131,7 @@ impl Manifest {
                 let what = format!(
                     "it is of another store than {COPY}: remove the one that does not belong here"
                 );
-                return Err(damaged(what));
+                return Err(damaged(&what));
             }
             (Ok(file), Ok(copy)) => kept(if file.epoch >= copy.epoch { file } else { copy }, None),
             // Older builds keep no copy.
@@ -143,13 +143,13 @@ impl Manifest {
                 return Err(error.into());
             }
             (Err(fault @ ManifestFault::Damaged), Err(_)) => {
-                return Err(damaged(fault.to_string()));
+                return Err(damaged(&fault.to_string()));
             }
             (Err(ManifestFault::Missing), Err(_)) => {
                 let Some(dir) = first_in_use(disk)? else {
                     return Ok(None);
                 };
-                return Err(damaged(format!(
+                return Err(damaged(&format!(
                     "the manifest is missing although there are files in {dir}/, as after a backup \
                      or a restore that was interrupted (remove that and make another)"
                 )));

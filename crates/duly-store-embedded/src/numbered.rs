@@ -60,15 +60,17 @@ impl Numbered {
     }
 }
 
-/// Refuses a file of another store, or of a format that this build does not read.
+/// Refuses a file of another store, or of a format that this build does not read. `what` is the kind of
+/// file, for the message.
 pub(crate) fn check_origin(
     name: &str,
+    what: &str,
     version: u32,
     store: u128,
     manifest: &Manifest,
 ) -> Result<()> {
     if store != manifest.store {
-        return Err(damaged(name, 16, "the file belongs to another store"));
+        return Err(damaged(name, 16, &format!("the {what} belongs to another store")));
     }
     // A newer build may have written it in a format that its manifest declares readable by this one.
     if version > format::VERSION.max(manifest.version) {

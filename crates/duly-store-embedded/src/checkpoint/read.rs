@@ -61,7 +61,7 @@ impl CheckpointReader {
         file.read_exact_at(0, &mut bytes)?;
         let header = Header::read(&bytes, seed)
             .map_err(|error| damaged(&name, 0, &format!("the checkpoint's header: {error}")))?;
-        check_origin(&name, header.version, header.store, manifest)?;
+        check_origin(&name, "file", header.version, header.store, manifest)?;
         if header.number != number {
             return Err(damaged(&name, 32, "the checkpoint was renamed"));
         }

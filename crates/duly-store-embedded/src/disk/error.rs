@@ -247,6 +247,11 @@ impl Error {
         }
     }
 
+    /// Makes an error that the operating system did not report.
+    pub(crate) fn other(operation: Operation, name: &str, what: &str) -> Self {
+        Self::Io { operation, name: name.to_owned(), source: io::Error::other(what) }
+    }
+
     /// Sorts an error of the operating system by cause.
     pub(super) fn from_io(at: At<'_>, source: io::Error) -> Self {
         let At { operation, directory, name } = at;

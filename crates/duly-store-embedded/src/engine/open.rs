@@ -24,6 +24,7 @@ use crate::{
     },
     journal::{DIR, Journal, RollError, recovery, segment_name},
     manifest::{self, Manifest},
+    numbered::damaged,
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
     sorted_runs,
@@ -172,11 +173,7 @@ impl Engine {
         // visible but a power loss would undo it.
         disk.sync_dir(DIR)?;
         let epoch = u32::try_from(manifest.epoch + u64::from(begins_journal)).map_err(|_| {
-            OpenError::Damaged {
-                file: crate::manifest::NAME.into(),
-                offset: crate::manifest::EPOCH_AT,
-                what: "the epoch is past its range".into(),
-            }
+            damaged(manifest::NAME, manifest::EPOCH_AT, "the epoch is past its range")
         })?;
         if let Some(last) = found.segments.last() {
             last.make_durable()?;

@@ -41,6 +41,7 @@ use crate::{
     disk::{self, Disk, File},
     format::segment,
     manifest::Manifest,
+    numbered::damaged,
     open::{OpenError, Tail},
 };
 #[cfg(test)]
@@ -52,6 +53,7 @@ mod scan;
 mod segment_contents;
 mod walk;
 
+pub(crate) use checks::sequences_from;
 pub(crate) use pipeline::{Replayed, recover};
 pub(crate) use segment_contents::{SegmentContents, read_segment};
 
@@ -173,17 +175,9 @@ pub(crate) fn recover_records(
     walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
 
-/// Returns the numbers of the segments from a replay point on, or of all, in order and without a gap.
-pub(crate) fn sequences_from(
-    disk: &dyn Disk,
-    from: Option<ReplayPoint>,
-) -> Result<Vec<u64>, OpenError> {
-    checks::sequences(disk, from)
-}
-
 /// Returns the numbers of all segments, in order.
 pub(crate) fn all_sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    checks::sequences_there(disk)
+    super::FILES.list(disk)
 }
 
 /// Opens a segment that is not read back because a checkpoint covers it. Returns its length too.
@@ -199,7 +193,7 @@ pub(crate) fn open_sealed(
     let mut bytes = [0; segment::HEADER_BYTES as usize];
     file.read_exact_at(0, &mut bytes)?;
     let header = segment::Header::read(&bytes)
-        .ok_or_else(|| checks::damaged(&name, 0, "the segment's header is not valid"))?;
+        .ok_or_else(|| damaged(&name, 0, "the segment's header is not valid"))?;
     checks::check_header(&name, &header, manifest, sequence, length)?;
     Ok((file, length))
 }

@@ -9,7 +9,7 @@
 //! 3. If a sync failed for lack of space, the bytes that may be lost can be written again
 //!    ([`FailedSyncGuard::rewrite`]). Then syncs count again.
 
-use std::{io, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -58,11 +58,8 @@ impl FailedSyncGuard {
 
     fn check(&self, state: SyncState) -> Result<(), Error> {
         if state == SyncState::Failed {
-            return Err(Error::Io {
-                operation: Operation::Sync,
-                name: self.file.name().to_owned(),
-                source: io::Error::other("an earlier sync failed"),
-            });
+            let what = "an earlier sync failed";
+            return Err(Error::other(Operation::Sync, self.file.name(), what));
         }
         Ok(())
     }

@@ -153,14 +153,9 @@ struct SyncWatch<'a> {
 impl Drop for SyncWatch<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.syncer.fail(
-                self.inbox,
-                disk::Error::Io {
-                    operation: disk::Operation::Sync,
-                    name: journal::DIR.to_owned(),
-                    source: std::io::Error::other("the syncing thread panicked"),
-                },
-            );
+            let what = "the syncing thread panicked";
+            let error = disk::Error::other(disk::Operation::Sync, journal::DIR, what);
+            self.syncer.fail(self.inbox, error);
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Sort
     let bytes = read(&*file, 0, HEADER_BYTES)?;
     let header = Header::read(&bytes, seed)
         .map_err(|error| damaged(&name, 0, &format!("the run's header: {error}")))?;
-    check_origin(&name, header.version, header.store, manifest)?;
+    check_origin(&name, "file", header.version, header.store, manifest)?;
     if header.id != id {
         return Err(damaged(&name, 32, "the run was renamed"));
     }

@@ -2,35 +2,22 @@
 
 use crate::{
     disk::Disk,
-    format::{self, ALIGN, segment},
-    journal::{DIR, segment_name},
+    format::{ALIGN, segment},
+    journal::segment_name,
     manifest::Manifest,
+    numbered::{check_origin, damaged},
     open::{OpenError, Tail},
     options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
 };
 
-use super::{ReplayPoint, scan::Scan};
+use super::{super::FILES, ReplayPoint, scan::Scan};
 
-/// Returns the numbers of the existing segments, in order.
-pub(super) fn sequences_there(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    let mut sequences = Vec::new();
-    for name in disk.list(DIR)? {
-        if let Some(number) = name.strip_suffix(".log") {
-            let sequence = number.parse().unwrap_or(0);
-            let full_name = format!("{DIR}/{name}");
-            if sequence == 0 || segment_name(sequence) != full_name {
-                return Err(damaged(&full_name, 0, "not a name that Duly gives"));
-            }
-            sequences.push(sequence);
-        }
-    }
-    sequences.sort_unstable();
-    Ok(sequences)
-}
-
-/// Returns the numbers of the segments to be read, in order and without a gap.
-pub(super) fn sequences(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<u64>, OpenError> {
-    let mut sequences = sequences_there(disk)?;
+/// Returns the numbers of the segments from a replay point on, or of all, in order and without a gap.
+pub(crate) fn sequences_from(
+    disk: &dyn Disk,
+    from: Option<ReplayPoint>,
+) -> Result<Vec<u64>, OpenError> {
+    let mut sequences = FILES.list(disk)?;
     if let Some(point) = from {
         sequences.retain(|sequence| *sequence >= point.sequence);
         if sequences.first() != Some(&point.sequence) {
@@ -52,28 +39,11 @@ pub(super) fn check_header(
     sequence: u64,
     length: u64,
 ) -> Result<(), OpenError> {
-    if header.store != manifest.store {
-        return Err(damaged(name, 16, "the segment belongs to another store"));
-    }
-    // A newer build may have written it in a format that its manifest declares readable by this one.
-    if header.version > format::VERSION.max(manifest.version) {
-        return Err(OpenError::Newer {
-            found: header.version,
-            known: format::VERSION,
-            features: 0,
-        });
-    }
-    if header.version < format::VERSION_READ_MIN {
-        return Err(OpenError::Older { found: header.version, oldest: format::VERSION_READ_MIN });
-    }
+    check_origin(name, "segment", header.version, header.store, manifest)?;
     if header.sequence != sequence || header.length != length {
         return Err(damaged(name, 32, "the segment was renamed, cut or extended"));
     }
     Ok(())
-}
-
-pub(super) fn damaged(file: &str, offset: u64, what: &str) -> OpenError {
-    OpenError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
 /// Checks the length of a segment's file. Segments have their full length before they get their name, so

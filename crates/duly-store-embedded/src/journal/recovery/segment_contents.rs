@@ -9,11 +9,12 @@ use crate::{
     format::record::{self, Decoded},
     journal::segment_name,
     manifest::Manifest,
+    numbered::damaged,
     open::{OpenError, Result},
 };
 
 use super::{
-    checks::{check_header, check_length, damaged},
+    checks::{check_header, check_length},
     scan::{Frame, Scan},
     walk::{Halt, WholeFrame},
 };

@@ -11,12 +11,13 @@ use crate::{
     index::Location,
     journal::{DIR, segment_name},
     manifest::{self, Manifest},
+    numbered::damaged,
     open::{OpenError, Result},
 };
 
 use super::{
     FoundSegment, Progress, RecoveredJournal, ReplayPoint,
-    checks::{check_header, check_length, check_point, check_tail, damaged, sequences},
+    checks::{check_header, check_length, check_point, check_tail, sequences_from},
     scan::{Frame, Scan},
 };
 
@@ -167,7 +168,7 @@ pub(super) fn walk(
 
 /// Opens the files to be read. Nothing is read if one of them cannot be right.
 fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<NamedSegment>, Halt> {
-    let sequences = sequences(disk, from)?.into_iter();
+    let sequences = sequences_from(disk, from)?.into_iter();
     let open = sequences.map(|sequence| {
         let name = segment_name(sequence);
         let file = disk.open(&name)?;
