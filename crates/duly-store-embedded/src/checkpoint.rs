@@ -17,7 +17,7 @@ mod write;
 mod tests;
 
 pub(crate) use read::CheckpointReader;
-pub(crate) use read_ahead::{ReadProgress, each_block};
+pub(crate) use read_ahead::each_block;
 pub(crate) use write::{CheckpointWriter, FinishedCheckpoint};
 
 /// Directory and suffix of the checkpoints.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{FILES, ReadProgress};
+use super::FILES;
 use crate::{
     disk::{Disk, File},
     format::{
@@ -20,7 +20,7 @@ use crate::{
     journal::recovery::ReplayPoint,
     manifest::Manifest,
     numbered::{check_origin, damaged},
-    open::{OpenError, Result},
+    open::{OpenError, OpenProgress, Result},
 };
 
 /// Bytes read at once, unless a block is longer. Tests cross the boundaries with small files.
@@ -96,8 +96,9 @@ impl CheckpointReader {
         Ok(ReplayPoint { sequence, offset, lsn, epoch })
     }
 
-    pub(crate) const fn read_progress(&self) -> ReadProgress {
-        ReadProgress { bytes_done: self.at, bytes_total: self.end_at }
+    pub(crate) const fn read_progress(&self) -> OpenProgress {
+        let (bytes_done, bytes_total) = (self.at, self.end_at);
+        OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total }
     }
 
     /// Returns the counts of the whole checkpoint; its entries fit the file.

@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     format::checkpoint::{Block, BlockHeader},
-    open::{OpenError, Result},
+    open::{OpenError, OpenProgress, Result},
 };
 
 use super::CheckpointReader;
@@ -26,24 +26,17 @@ use super::CheckpointReader;
 /// Most blocks that wait for the caller's thread. A block of entries has about 100 KB.
 const BLOCKS_AHEAD: usize = 64;
 
-/// Progress of reading a checkpoint.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadProgress {
-    pub(crate) bytes_done: u64,
-    pub(crate) bytes_total: u64,
-}
-
 /// A checked block, on its way to the caller's thread.
 struct CheckedBlock {
     header: BlockHeader,
     payload: Vec<u8>,
-    read_progress: ReadProgress,
+    read_progress: OpenProgress,
 }
 
 /// Passes every block of a checkpoint before its end to `each`, in order.
 pub(crate) fn each_block(
     reader: CheckpointReader,
-    each: &mut dyn FnMut(Block<'_>, ReadProgress) -> Result<()>,
+    each: &mut dyn FnMut(Block<'_>, OpenProgress) -> Result<()>,
 ) -> Result<()> {
     let (sender, receiver) = sync_channel(BLOCKS_AHEAD);
     thread::scope(|scope| {

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{self, CheckpointReader, ReadProgress},
+    checkpoint::{self, CheckpointReader},
     disk::Disk,
     files::{DataFile, FileId},
     format::checkpoint::{self as layout, Block, IndexKind},
@@ -160,9 +160,9 @@ impl Engine {
         self.retry_due_max_ms = reader.header().retry_due_max_ms;
         self.steady_seen_ms = reader.header().steady_ms;
         let mut loading = Loading::default();
-        let mut load_progress = LoadProgress::new(progress);
         let mut last = reader.read_progress();
-        load_progress.report(last);
+        progress(last);
+        let mut reported_bytes = last.bytes_done;
         checkpoint::each_block(reader, &mut |block, read_progress| {
             match block {
                 Block::Namespace(namespace) => {
@@ -192,11 +192,14 @@ impl Engine {
                 Block::End(_) => {}
             }
             last = read_progress;
-            load_progress.report_if_due(read_progress);
+            if last.bytes_done >= reported_bytes + REPORT_EVERY_BYTES {
+                progress(last);
+                reported_bytes = last.bytes_done;
+            }
             Ok(())
         })?;
         self.end_loading(loading);
-        load_progress.report(last);
+        progress(last);
         Ok(point)
     }
 
@@ -348,30 +351,6 @@ impl SkippedCheckpoints {
         match self.refusal.take() {
             Some(refusal) if found.next_lsn < self.lsn => Err(refusal),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Reports the progress of loading a checkpoint.
-struct LoadProgress<'a> {
-    progress: &'a mut dyn FnMut(OpenProgress),
-    bytes_done: u64,
-}
-
-impl<'a> LoadProgress<'a> {
-    fn new(progress: &'a mut dyn FnMut(OpenProgress)) -> Self {
-        Self { progress, bytes_done: 0 }
-    }
-
-    fn report(&mut self, read_progress: ReadProgress) {
-        let ReadProgress { bytes_done, bytes_total } = read_progress;
-        self.bytes_done = bytes_done;
-        (self.progress)(OpenProgress { what: OpenProgress::CHECKPOINT, bytes_done, bytes_total });
-    }
-
-    fn report_if_due(&mut self, read_progress: ReadProgress) {
-        if read_progress.bytes_done >= self.bytes_done + REPORT_EVERY_BYTES {
-            self.report(read_progress);
         }
     }
 }

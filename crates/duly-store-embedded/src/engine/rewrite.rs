@@ -19,7 +19,7 @@
 //! 2. A record that could not be read stays where it is.
 //! 3. The old files are removed when both kept checkpoints have the new places ([`Engine::reclaim`]).
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use crate::{
     disk,
@@ -52,32 +52,19 @@ const BYTES_PER_RECORD: u64 = 64;
 /// Pause before a failed job is tried again: the first and the longest.
 const PAUSES_MS: (u64, u64) = (1_000, 60_000);
 
-/// A live record that is copied to a run.
+/// A live record that is copied to a run, until its location has moved there.
 #[derive(Debug)]
 struct Survivor {
     kind: sorted_run::RunKind,
-    namespace: u32,
     key: Key,
     /// Firing of a dead letter.
     firing: Option<Box<Firing>>,
     time_ms: u64,
     old: Location,
     /// Place of its bytes among those of the job.
-    start: usize,
-    end: usize,
-}
-
-/// A record's move to a new location.
-#[derive(Debug)]
-struct RecordMove {
-    kind: sorted_run::RunKind,
-    key: Key,
-    firing: Option<Box<Firing>>,
-    old: Location,
-    /// Run of the job, and unit in it.
-    run: usize,
-    unit: u32,
-    bytes: u64,
+    bytes: Range<usize>,
+    /// Run of the job, and unit in it, once it is written.
+    new: (usize, u32),
 }
 
 /// A job of the rewriter.
@@ -97,7 +84,6 @@ struct JobBuffers {
     survivors: Vec<Survivor>,
     /// Bytes of the survivors.
     bytes: Vec<u8>,
-    moves: Vec<RecordMove>,
 }
 
 /// State of the rewriter.
@@ -278,7 +264,6 @@ impl Engine {
         let bytes = bytes.max(last.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(0)));
         buffers.survivors.reserve(live);
         buffers.bytes.reserve(bytes);
-        buffers.moves.reserve(live);
         buffers
     }
 
@@ -335,15 +320,13 @@ impl Engine {
         let first_run = self.rewriter.latest_run + 1;
         // More runs than a job can fill. A number is used once, even if the job fails.
         self.rewriter.latest_run += 16;
-        let manifest = self.manifest;
-        let (disk, now_ms) = (Arc::clone(&self.disk), self.now.wall_ms);
-        let chunk_bytes = self.options.chunk_bytes;
+        let disk = Arc::clone(&self.disk);
         let parameters = RunParameters {
             first_run,
-            manifest,
+            manifest: self.manifest,
             pace: self.background_pace(),
-            now_ms,
-            chunk_bytes,
+            now_ms: self.now.wall_ms,
+            chunk_bytes: self.options.chunk_bytes,
         };
         self.rewriter.state = RewriterState::InBackground;
         self.in_background(
@@ -374,11 +357,12 @@ impl Engine {
     }
 
     fn move_some(&mut self, slots: Vec<u16>, mut buffers: JobBuffers, next: usize) {
-        let moves = &buffers.moves;
+        let moves = &buffers.survivors;
         let end = (next + self.rewriter.records_per_step()).min(moves.len());
         self.namespaces.warm(moves[next..end].iter().map(|moved| moved.key));
         for moved in &moves[next..end] {
-            let to = Location::new(slots[moved.run], u64::from(moved.unit), moved.bytes);
+            let (run, unit) = moved.new;
+            let to = Location::new(slots[run], u64::from(unit), moved.bytes.len() as u64);
             self.relocate(moved, to);
         }
         self.busy = true;
@@ -386,7 +370,7 @@ impl Engine {
             self.rewriter.state = RewriterState::Moving { slots, buffers, next: end };
             return;
         }
-        buffers.moves.clear();
+        buffers.survivors.clear();
         self.rewriter.buffers = buffers;
         // Records that are left in the sources could not be read, or were replaced just now.
         for slot in std::mem::take(&mut self.rewriter.sources) {
@@ -400,7 +384,7 @@ impl Engine {
         self.reclaim();
     }
 
-    fn relocate(&mut self, moved: &RecordMove, to: Location) {
+    fn relocate(&mut self, moved: &Survivor, to: Location) {
         let number = moved.key.namespace();
         let (hash_key, old) = (self.hash_key, moved.old);
         let mut is_held = false;

@@ -9,6 +9,7 @@ use duly_core::{
     settle::{self, LeaseLoss},
     timer::{DeadLetter, DeadLetterReason},
 };
+use duly_wheel::Calendar;
 
 use crate::{
     files::{FileId, ReadError},
@@ -16,7 +17,7 @@ use crate::{
         self,
         record::{Cause, Record},
     },
-    index::{AttemptKind, Claimable, Entry, Flags, Key, Location},
+    index::{AttemptKind, Claimable, Entry, Flags, Key, Location, PackedKey},
 };
 
 use super::{
@@ -218,23 +219,39 @@ impl Engine {
 
     fn end_leases(&mut self) {
         let now_ms = self.now.boot_ms;
+        self.pop_chunks(
+            |engine| &mut engine.lease_ends,
+            now_ms,
+            |engine, at_ms, key, budget| {
+                if engine.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
+                    let entry = engine.namespaces.live(key);
+                    budget.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
+                    engine.end_lease(key, LeaseLoss::Ended);
+                }
+            },
+        );
+    }
+
+    /// Takes what is due out of a calendar, chunk by chunk, and passes it to `each` until the budget is
+    /// spent.
+    fn pop_chunks(
+        &mut self,
+        calendar: impl Fn(&mut Self) -> &mut Calendar<PackedKey>,
+        now_ms: u64,
+        mut each: impl FnMut(&mut Self, u64, Key, &mut StepBudget),
+    ) {
         let (mut budget, mut visits) = (StepBudget::for_pass(), 0);
         let mut popped = std::mem::take(&mut self.popped);
         let mut more = true;
         while more && !budget.is_spent() && visits < PASS_MAX {
-            more = self.lease_ends.pop_due(now_ms, CHUNK, &mut popped);
+            more = calendar(self).pop_due(now_ms, CHUNK, &mut popped);
             visits += popped.len();
             for (at_ms, packed) in popped.drain(..) {
                 if budget.is_spent() {
-                    self.lease_ends.insert(at_ms, packed);
+                    calendar(self).insert(at_ms, packed);
                     more = true;
-                    continue;
-                }
-                let key = Key::unpack(packed);
-                if self.leases.get(key).is_some_and(|lease| lease.ends_boot_ms <= at_ms) {
-                    let entry = self.namespaces.live(key);
-                    budget.spend(entry.map_or(0, |entry| entry.location().bytes_estimate()));
-                    self.end_lease(key, LeaseLoss::Ended);
+                } else {
+                    each(self, at_ms, Key::unpack(packed), &mut budget);
                 }
             }
         }
@@ -284,31 +301,20 @@ impl Engine {
     fn expire(&mut self) {
         self.look_up_expiries(&mut StepBudget::for_pass());
         let now_ms = self.now.wall_ms;
-        let (mut budget, mut visits) = (StepBudget::for_pass(), 0);
-        let mut popped = std::mem::take(&mut self.popped);
-        let mut more = true;
-        while more && !budget.is_spent() && visits < PASS_MAX {
-            more = self.expiries.pop_due(now_ms, CHUNK, &mut popped);
-            visits += popped.len();
-            for (at_ms, packed) in popped.drain(..) {
-                if budget.is_spent() {
-                    self.expiries.insert(at_ms, packed);
-                    more = true;
-                    continue;
-                }
-                let key = Key::unpack(packed);
-                let entry = self.namespaces.live(key);
+        self.pop_chunks(
+            |engine| &mut engine.expiries,
+            now_ms,
+            |engine, _, key, budget| {
+                let entry = engine.namespaces.live(key);
                 // The expiry of an unreadable timer is recorded again when it can be read.
                 let is_at_hand =
                     |flags: Flags| !flags.has(Flags::LEASED) && !flags.has(Flags::UNREADABLE);
                 if let Some(entry) = entry.filter(|entry| is_at_hand(entry.flags())) {
                     budget.spend(entry.location().bytes_estimate());
-                    self.expire_one(key, &entry);
+                    engine.expire_one(key, &entry);
                 }
-            }
-        }
-        self.busy |= more;
-        self.popped = popped;
+            },
+        );
     }
 
     /// Makes a dead letter of a firing without a lease, if it has expired.

@@ -31,7 +31,7 @@ impl Engine {
         if next == 0 && self.is_mostly_live(slot, &job.buffers.part) {
             job.buffers.part.is_live_in = Some(slot);
         }
-        let JobBuffers { part, survivors, bytes: kept, .. } = &mut job.buffers;
+        let JobBuffers { part, survivors, bytes: kept } = &mut job.buffers;
         let end = (next + self.rewriter.records_per_step()).min(part.candidates.len());
         let without_lookup = part.is_live_in.is_some();
         let needs_lookup = |candidate: &&Candidate| !(without_lookup && is_small(candidate));
@@ -41,7 +41,7 @@ impl Engine {
             if let Some(survivor) = self.survivor(slot, candidate) {
                 let start = kept.len();
                 kept.extend_from_slice(&part.bytes[candidate.start..candidate.end]);
-                survivors.push(Survivor { start, end: kept.len(), ..survivor });
+                survivors.push(Survivor { bytes: start..kept.len(), ..survivor });
             }
         }
         self.busy = true;
@@ -99,8 +99,8 @@ impl Engine {
         };
         let old = candidate.location(slot);
         let entry = entry.filter(|entry: &Entry| entry.location() == old)?;
-        let time_ms = entry.claimable().at_ms;
-        Some(Survivor { kind, namespace: number, key, firing, time_ms, old, start: 0, end: 0 })
+        let (time_ms, bytes, new) = (entry.claimable().at_ms, 0..0, (0, 0));
+        Some(Survivor { kind, key, firing, time_ms, old, bytes, new })
     }
 }
 
@@ -119,13 +119,12 @@ impl JobBuffers {
             self.bytes.extend_from_slice(&self.part.bytes[candidate.start..candidate.end]);
             self.survivors.push(Survivor {
                 kind: sorted_run::RunKind::Pending,
-                namespace: candidate.namespace,
                 key: pending.key,
                 firing: None,
                 time_ms: pending.claimable.at_ms,
                 old: candidate.location(slot),
-                start,
-                end: self.bytes.len(),
+                bytes: start..self.bytes.len(),
+                new: (0, 0),
             });
         }
     }

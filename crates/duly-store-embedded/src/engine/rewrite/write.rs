@@ -13,7 +13,7 @@ use crate::{
     sorted_runs::{self, PushResult, SortedRun},
 };
 
-use super::{super::background_work::Pace, JobBuffers, RecordMove, RewriteJob, Survivor};
+use super::{super::background_work::Pace, JobBuffers, RewriteJob, Survivor};
 
 /// Parameters of the new runs.
 pub(super) struct RunParameters {
@@ -56,23 +56,25 @@ fn write_all(
     written: &mut WrittenRuns,
 ) -> Result<()> {
     let RunParameters { first_run, manifest, pace, now_ms, chunk_bytes } = parameters;
-    let JobBuffers { survivors, bytes, moves, .. } = &mut written.buffers;
+    let JobBuffers { survivors, bytes, .. } = &mut written.buffers;
     survivors.sort_unstable_by_key(|survivor| {
-        (
-            survivor.kind as u8,
-            sorted_run::hour_of(survivor.time_ms),
-            survivor.namespace,
-            survivor.time_ms,
-        )
+        let Survivor { kind, key, time_ms, .. } = survivor;
+        (*kind as u8, sorted_run::hour_of(*time_ms), key.namespace(), *time_ms)
     });
     let mut writer: Option<(sorted_run::RunKind, sorted_runs::SortedRunWriter)> = None;
-    for survivor in survivors.drain(..) {
-        let record = &bytes[survivor.start..survivor.end];
+    for survivor in survivors {
+        let record = &bytes[survivor.bytes.clone()];
         loop {
             if writer.as_ref().is_none_or(|(kind, _)| *kind != survivor.kind) {
                 finish(disk, writer.take(), &written.ids)?;
                 let id = first_run + written.ids.len() as u64;
-                let header = header(id, survivor.kind, manifest, *now_ms);
+                let header = sorted_run::Header {
+                    version: format::VERSION,
+                    store: manifest.store,
+                    id,
+                    kind: survivor.kind,
+                    created_at_ms: *now_ms,
+                };
                 let (seed, throttle) = (manifest.frame_seed(), pace.throttle());
                 let next = sorted_runs::SortedRunWriter::create(
                     Arc::clone(disk),
@@ -86,11 +88,9 @@ fn write_all(
             let Some((_, open)) = &mut writer else {
                 unreachable!("it was made above");
             };
-            match open.push(survivor.namespace, survivor.time_ms, record)? {
+            match open.push(survivor.key.namespace(), survivor.time_ms, record)? {
                 PushResult::At(unit) => {
-                    let Survivor { kind, key, firing, old, .. } = survivor;
-                    let (run, bytes) = (written.ids.len() - 1, record.len() as u64);
-                    moves.push(RecordMove { kind, key, firing, old, run, unit, bytes });
+                    survivor.new = (written.ids.len() - 1, unit);
                     break;
                 }
                 PushResult::Full => finish(disk, writer.take(), &written.ids)?,
@@ -103,21 +103,6 @@ fn write_all(
         written.runs.push(sorted_runs::open(disk.as_ref(), *id, manifest)?);
     }
     Ok(())
-}
-
-fn header(
-    id: u64,
-    kind: sorted_run::RunKind,
-    manifest: &Manifest,
-    now_ms: u64,
-) -> sorted_run::Header {
-    sorted_run::Header {
-        version: format::VERSION,
-        store: manifest.store,
-        id,
-        kind,
-        created_at_ms: now_ms,
-    }
 }
 
 fn finish(
