@@ -27,7 +27,7 @@ use std::{
 use crate::{
     checkpoint,
     disk::{self, Disk, RealDisk},
-    engine::{background_work::Pace, backup::BackupPlan},
+    engine::backup::BackupPlan,
     journal,
     manifest::{self, Manifest},
     open::OpenError,
@@ -178,15 +178,12 @@ impl Target {
         &self,
         fill: impl FnOnce(&RealDisk) -> Result<T, BackupError>,
     ) -> Result<T, BackupError> {
-        let filled = RealDisk::open_or_create(&self.path)
-            .map_err(BackupError::from)
-            .and_then(|disk| {
-                DIRS.iter()
-                    .try_for_each(|dir| disk.make_dir(dir))
-                    .map(|()| disk)
-                    .map_err(Into::into)
-            })
-            .and_then(|disk| fill(&disk));
+        let make = || {
+            let disk = RealDisk::open_or_create(&self.path)?;
+            DIRS.iter().try_for_each(|dir| disk.make_dir(dir))?;
+            Ok(disk)
+        };
+        let filled = make().and_then(|disk| fill(&disk));
         if filled.is_err() {
             self.clear();
         }
@@ -271,6 +268,3 @@ fn publish(disk: &RealDisk, manifest: &Manifest) -> Result<(), BackupError> {
     }
     Ok(manifest.write(disk)?)
 }
-
-/// No other work waits for the disk.
-const UNHURRIED: Pace = Pace::Unlimited;

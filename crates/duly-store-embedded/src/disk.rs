@@ -147,15 +147,7 @@ pub trait File: Send + Sync + Debug {
     /// on a full disk. The file reads as zeros. If the file system cannot reserve space, the zeros are
     /// written.
     fn reserve(&self, len: u64) -> Result<()> {
-        let zeros = vec![0; 1 << 20];
-        let mut offset = 0;
-        while offset < len {
-            let count = (len - offset).min(zeros.len() as u64);
-            let part = usize::try_from(count).expect("at most 1 MiB");
-            self.write_at(offset, &zeros[..part])?;
-            offset += count;
-        }
-        Ok(())
+        write_zeros(self, len)
     }
 
     /// Deallocates the space of a range: the file keeps its length and reads as zeros there. Only blocks
@@ -252,6 +244,25 @@ impl Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lock")
     }
+}
+
+/// Writes zeros up to this length.
+fn write_zeros<F: File + ?Sized>(file: &F, len: u64) -> Result<()> {
+    let zeros = vec![0; 1 << 20];
+    for offset in (0..len).step_by(zeros.len()) {
+        let count = usize::try_from(len - offset).map_or(zeros.len(), |left| left.min(zeros.len()));
+        file.write_at(offset, &zeros[..count])?;
+    }
+    Ok(())
+}
+
+/// Creates a file; a file that an earlier attempt left under this name is removed.
+pub(crate) fn create_anew(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>> {
+    match disk.remove(name) {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {}
+    }
+    disk.create(name)
 }
 
 /// Splits a file name into its directory (`""` is the root) and its base name. Refuses names that could

@@ -361,24 +361,12 @@ impl Engine {
             return Err(NotWritten::Terminal);
         }
         self.check_stall().map_err(NotWritten::NotNow)?;
-        match self.journal.append(namespace, record) {
-            Ok(location) => return Ok(location),
-            Err(AppendError::Full) => self.roll()?,
-            Err(AppendError::TooLarge { bytes, bytes_max }) => {
-                return Err(NotWritten::Refused(too_large(bytes, bytes_max)));
-            }
+        let mut appended = self.journal.append(namespace, record);
+        if matches!(appended, Err(AppendError::Full)) {
+            self.roll()?;
+            appended = self.journal.append(namespace, record);
         }
-        self.journal.append(namespace, record).map_err(|error| match error {
-            AppendError::TooLarge { bytes, bytes_max } => {
-                NotWritten::Refused(too_large(bytes, bytes_max))
-            }
-            AppendError::Full => NotWritten::Refused(Refusal::Exhausted {
-                limit: Limit::Segment,
-                reason: "the record does not fit a journal segment; raise store.segment_bytes"
-                    .into(),
-                retry_after: None,
-            }),
-        })
+        appended.map_err(|error| NotWritten::Refused(does_not_fit(&error)))
     }
 
     /// Reads a record from the frame under construction or from its file.
@@ -452,15 +440,17 @@ fn wrong_kind(record: &Record) -> ReadError {
     }
 }
 
-fn too_large(bytes: u64, bytes_max: u64) -> Refusal {
-    Refusal::Exhausted {
-        limit: Limit::Segment,
-        reason: format!(
+fn does_not_fit(error: &AppendError) -> Refusal {
+    let reason = match error {
+        AppendError::TooLarge { bytes, bytes_max } => format!(
             "the record has {bytes} bytes and a journal segment takes {bytes_max}; raise \
              store.segment_bytes or send a smaller payload"
         ),
-        retry_after: None,
-    }
+        AppendError::Full => {
+            "the record does not fit a journal segment; raise store.segment_bytes".into()
+        }
+    };
+    Refusal::Exhausted { limit: Limit::Segment, reason, retry_after: None }
 }
 
 #[cfg(test)]

@@ -208,11 +208,7 @@ impl Manifest {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
         }
-        match disk.remove(TEMPORARY) {
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
-        }
-        let file = disk.create(TEMPORARY)?;
+        let file = disk::create_anew(disk, TEMPORARY)?;
         let written = file.write_at(0, &self.encode()).and_then(|()| file.sync_all());
         written.and_then(|()| disk.rename(TEMPORARY, name)).inspect_err(|_| {
             drop(disk.remove(TEMPORARY));

@@ -10,6 +10,8 @@
 //! 2. Replies that must be durable leave from the syncer, in the order of their frames.
 //! 3. The syncer tells the engine first. So a caller that has a reply finds the timer claimable.
 
+use std::thread::JoinHandle;
+
 mod background;
 mod engine_loop;
 mod fair_queue;
@@ -20,3 +22,10 @@ mod syncer;
 pub(crate) use engine_loop::{EngineShared, start};
 pub(crate) use inbox::{EngineReply, Inbox, Request, Slices, closed, ended_before_reply};
 pub(crate) use syncer::Waiter;
+
+/// Waits for a thread, and logs if it panicked.
+pub(crate) fn join(thread: Option<JoinHandle<()>>, name: &str) {
+    if thread.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("the {name} thread panicked");
+    }
+}

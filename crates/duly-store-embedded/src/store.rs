@@ -149,11 +149,7 @@ impl EmbeddedStore {
         match &self.mode {
             StoreMode::Threads { shared, engine } => {
                 shared.inbox.close();
-                if let Some(thread) = engine.lock().take()
-                    && thread.join().is_err()
-                {
-                    tracing::error!("the engine thread panicked");
-                }
+                shell::join(engine.lock().take(), "engine");
             }
             StoreMode::Inline { engine, .. } => {
                 let mut engine = engine.lock();
@@ -446,10 +442,7 @@ impl Store for EmbeddedStore {
         match &self.mode {
             StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = std::sync::mpsc::channel();
-                shared.inbox.push_always(Box::new(move |engine| {
-                    drop(reply.send(engine.health()));
-                    EngineReply::Now(Box::new(|_| {}))
-                }));
+                shared.inbox.push_always(move |engine| drop(reply.send(engine.health())));
                 let fresh = answer.recv_timeout(HEALTH_WAIT_MAX);
                 fresh.unwrap_or_else(|_| shared.health.lock().clone())
             }

@@ -60,9 +60,8 @@ impl<'a> Copying<'a> {
         names: impl Iterator<Item = &'n String>,
     ) -> Result<(), BackupError> {
         self.kept = Some(reserve);
-        for name in names {
-            self.left_bytes += self.source.open(name)?.len()?;
-        }
+        let lengths = names.map(|name| self.source.open(name)?.len());
+        self.left_bytes = lengths.sum::<disk::Result<u64>>()?;
         self.check_space()
     }
 
@@ -85,9 +84,8 @@ impl<'a> Copying<'a> {
         &mut self,
         names: impl Iterator<Item = &'n String>,
     ) -> disk::Result<()> {
-        for name in names {
-            self.so_far.bytes_total += self.source.open(name)?.len()?;
-        }
+        let lengths = names.map(|name| self.source.open(name)?.len());
+        self.so_far.bytes_total = lengths.sum::<disk::Result<u64>>()?;
         Ok(())
     }
 

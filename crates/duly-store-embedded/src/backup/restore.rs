@@ -5,14 +5,13 @@ use std::{fs, io, path::Path, sync::Arc};
 use crate::{
     check::{self, Progress, Report},
     disk::{self, Disk, Operation, RealDisk},
+    engine::background_work::Pace,
     format,
     manifest::{self, Manifest},
     open::{OpenError, Tail},
 };
 
-use super::{
-    BackupError, BackupProgress, BackupReport, DIRS, Target, UNHURRIED, copy::Copying, publish,
-};
+use super::{BackupError, BackupProgress, BackupReport, DIRS, Target, copy::Copying, publish};
 
 /// Suffixes of the files that make up a store.
 const SUFFIXES: [&str; 3] = [".log", ".run", ".ckp"];
@@ -40,7 +39,7 @@ pub fn restore(
         names.extend(whole.map(|name| format!("{dir}/{name}")));
     }
     target.fill(|disk| {
-        let throttle = UNHURRIED.throttle();
+        let throttle = Pace::Unlimited.throttle();
         let mut report_progress = |BackupProgress { bytes_done, bytes_total }| {
             progress(Progress { what: "restoring", bytes_done, bytes_total });
         };

@@ -40,13 +40,7 @@ pub(crate) struct FreshFile {
     written: u64,
     /// Bytes whose write-back was asked for.
     written_back: u64,
-    ending: Ending,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Removed,
-    Kept,
+    is_finished: bool,
 }
 
 impl FreshFile {
@@ -77,7 +71,7 @@ impl FreshFile {
             skip,
             written: 0,
             written_back: 0,
-            ending: Ending::Removed,
+            is_finished: false,
         })
     }
 
@@ -134,14 +128,14 @@ impl FreshFile {
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         self.write()?;
         self.file.sync_all()?;
-        self.ending = Ending::Kept;
+        self.is_finished = true;
         Ok(self.written)
     }
 }
 
 impl Drop for FreshFile {
     fn drop(&mut self) {
-        if self.ending == Ending::Removed {
+        if !self.is_finished {
             // The error was returned already. A left-over is removed at the next attempt.
             self.disk.remove(&self.name).ok();
         }

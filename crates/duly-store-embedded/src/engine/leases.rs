@@ -33,8 +33,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Returns its form in a checkpoint.
-    pub(crate) const fn in_checkpoint(&self) -> record::Lease {
+    /// Returns it as it was granted.
+    pub(crate) const fn granted(&self) -> record::Lease {
         let Self { nonce, attempt, node, claimed_at, lease_ms, until, .. } = *self;
         record::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: false }
     }

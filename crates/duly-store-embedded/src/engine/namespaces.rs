@@ -304,12 +304,12 @@ impl Namespaces {
 
     /// Returns the number of due timers of all namespaces.
     pub(crate) const fn overdue(&self) -> u64 {
-        self.dues.len()
+        self.dues.len
     }
 
     /// Returns the number of unreadable due timers of all namespaces.
     pub(crate) const fn unreadable(&self) -> u64 {
-        self.dues.unreadable()
+        self.dues.unreadable
     }
 
     /// Returns the time at which the earliest of all due timers became claimable.
@@ -333,7 +333,7 @@ impl Namespaces {
 
     /// Returns the most due timers that a lane may keep resident; `resident_max` is the configured limit.
     pub(crate) fn resident_max(&self, resident_max: usize) -> usize {
-        if self.dues.resident() < RESIDENT_TOTAL_MAX {
+        if self.dues.resident < RESIDENT_TOTAL_MAX {
             resident_max
         } else {
             resident_max.min(RESIDENT_MAX_WHEN_FULL)
@@ -364,14 +364,8 @@ impl Namespaces {
 
     /// Makes an unreadable timer claimable again.
     pub(crate) fn mark_readable(&mut self, number: u32, entry: &Entry, resident_max: usize) {
-        let Some(namespace) = self.by_number.get_mut(&number) else {
-            return;
-        };
-        let kind = entry.claimable().kind;
-        let place = (number, entry.lane(), kind);
-        if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
-            self.dues.change(place, lane.due_mut(kind), LaneDue::remove_unreadable);
-        }
+        let lane = (number, entry.lane(), entry.claimable().kind);
+        self.change_due(lane, LaneDue::remove_unreadable);
         // It is treated like one that has just become due.
         let entry = entry.with_flags(entry.flags().without(Flags::DUE));
         self.count_due(number, &entry, resident_max);
@@ -400,12 +394,9 @@ impl Namespaces {
         };
         namespace.touched += 1;
         namespace.live.set_flags(entry.key(number), flags.with(Flags::UNREADABLE));
-        let kind = entry.claimable().kind;
-        if let Some(lane) = namespace.lanes.get_mut(entry.lane()) {
-            self.dues.change((number, entry.lane(), kind), lane.due_mut(kind), |due| {
-                due.mark_unreadable(DuePlace::of(number, entry));
-            });
-        }
+        self.change_due((number, entry.lane(), entry.claimable().kind), |due| {
+            due.mark_unreadable(DuePlace::of(number, entry));
+        });
         true
     }
 
@@ -436,28 +427,27 @@ impl Namespaces {
     /// Brings spilled timers back into a lane's resident window, as many as fit.
     pub(crate) fn make_resident(
         &mut self,
-        number: u32,
-        slot: u8,
-        kind: AttemptKind,
+        lane: LaneKindKey,
         found: impl Iterator<Item = DuePlace>,
         resident_max: usize,
     ) {
         let resident_max = self.resident_max(resident_max);
-        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
-        if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
-            self.dues.change((number, slot, kind), due, |due| {
-                let free = resident_max.saturating_sub(due.window().len());
-                found.take(free).for_each(|place| due.make_resident(place));
-            });
-        }
+        self.change_due(lane, |due| {
+            let free = resident_max.saturating_sub(due.window().len());
+            found.take(free).for_each(|place| due.make_resident(place));
+        });
     }
 
     /// Corrects the number of due timers of a kind in a lane, and how many of them are unreadable.
-    pub(crate) fn correct_due(&mut self, place: LaneKindKey, len: u64, unreadable: u64) {
+    pub(crate) fn correct_due(&mut self, lane: LaneKindKey, len: u64, unreadable: u64) {
+        self.change_due(lane, |due| due.correct_len(len, unreadable));
+    }
+
+    fn change_due(&mut self, place: LaneKindKey, change: impl FnOnce(&mut LaneDue)) {
         let (number, slot, kind) = place;
         let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
-        if let Some(due) = lane.map(|lane| lane.due_mut(kind)) {
-            self.dues.change(place, due, |due| due.correct_len(len, unreadable));
+        if let Some(lane) = lane {
+            self.dues.change(place, lane.due_mut(kind), change);
         }
     }
 

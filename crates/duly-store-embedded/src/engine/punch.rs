@@ -53,13 +53,8 @@ struct DeadRanges {
     ranges: Vec<Range<u64>>,
 }
 
-/// Result of freeing them.
-struct FreedRanges {
-    slot: u16,
-    id: FileId,
-    ranges: Vec<Range<u64>>,
-    punched: Punched,
-}
+/// Ranges of a run that were freed.
+type FreedRanges = (u16, FileId, Vec<Range<u64>>);
 
 impl Engine {
     /// Runs one step: visits some runs, and punches out the ranges that can be freed.
@@ -100,67 +95,63 @@ impl Engine {
         );
     }
 
-    fn punched(&mut self, (gone, failed): (Vec<FreedRanges>, Option<disk::Error>)) {
+    fn punched(&mut self, (gone, result): (Vec<FreedRanges>, disk::Result<Punched>)) {
         self.puncher.is_under_way = false;
-        for FreedRanges { slot, id, ranges, punched } in gone {
-            match punched {
-                Punched::Done => self.files.punched(slot, id, &ranges),
-                Punched::Unsupported if self.files.can_punch() => {
-                    tracing::info!(
-                        "file system does not support holes; space is freed by whole files only"
-                    );
-                    self.files.cannot_punch();
-                }
-                Punched::Unsupported => {}
-            }
+        for (slot, id, ranges) in gone {
+            self.files.punched(slot, id, &ranges);
         }
-        if let Some(error) = failed {
+        match result {
+            Ok(Punched::Done) => {}
+            Ok(Punched::Unsupported) => {
+                tracing::info!(
+                    "file system does not support holes; space is freed by whole files only"
+                );
+                self.files.cannot_punch();
+            }
             // The ranges are tried again after the next checkpoint.
-            tracing::warn!(
-                %error,
-                "unneeded disk space could not be deallocated, will retry after the next \
-                 checkpoint"
-            );
-            self.puncher.next = None;
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "unneeded disk space could not be deallocated, will retry after the next \
+                     checkpoint"
+                );
+                self.puncher.next = None;
+            }
         }
         self.busy = true;
     }
 }
 
-/// Returns what was done up to the first error.
+/// Returns what was freed, and the result of the last attempt.
 fn punch(
     disk: &dyn Disk,
     dead: Vec<DeadRanges>,
     pace: Pace,
-) -> (Vec<FreedRanges>, Option<disk::Error>) {
+) -> (Vec<FreedRanges>, disk::Result<Punched>) {
     let mut throttle = pace.throttle();
     let mut gone = Vec::new();
     for DeadRanges { slot, id, file, ranges } in dead {
-        let mut one = FreedRanges { slot, id, ranges: Vec::new(), punched: Punched::Done };
         match disk.is_shared(&id.name()) {
             Ok(false) => {}
             Ok(true) => continue,
             // The whole file was removed meanwhile.
             Err(error) if error.is_not_found() => continue,
-            Err(error) => return (gone, Some(error)),
+            Err(error) => return (gone, Err(error)),
         }
+        let (mut freed, mut result) = (Vec::new(), Ok(Punched::Done));
         for range in ranges.into_iter().flat_map(deallocate::deallocation_ranges) {
             let bytes = range.end - range.start;
-            match file.punch_hole(range.start, bytes) {
-                Ok(Punched::Done) => one.ranges.push(range),
-                Ok(Punched::Unsupported) => {
-                    one.punched = Punched::Unsupported;
-                    gone.push(one);
-                    return (gone, None);
-                }
-                Err(error) => {
-                    gone.push(one);
-                    return (gone, Some(error));
-                }
+            result = file.punch_hole(range.start, bytes);
+            if !matches!(result, Ok(Punched::Done)) {
+                break;
             }
+            freed.push(range);
             throttle(bytes);
         }
-        gone.push(one);
+        gone.push((slot, id, freed));
+        if !matches!(result, Ok(Punched::Done)) {
+            return (gone, result);
+        }
     }
-    (gone, None)
+    (gone, Ok(Punched::Done))
 }

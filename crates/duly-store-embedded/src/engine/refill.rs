@@ -212,7 +212,7 @@ impl Engine {
             let places = some.into_iter().filter_map(|place| place_now(live, &place, filling.lane));
             let places: BTreeSet<DuePlace> = places.collect();
             filling.is_short |= places.len() < seen;
-            self.namespaces.make_resident(number, slot, kind, places.into_iter(), resident_max);
+            self.namespaces.make_resident(filling.lane, places.into_iter(), resident_max);
         }
         self.wake = true;
         if !is_last && is_complete {

@@ -136,13 +136,10 @@ impl Engine {
         left: Millis,
     ) -> Result<(), NotWritten> {
         let lease = record::Lease {
-            nonce: lease.nonce,
-            attempt: lease.attempt,
-            node: lease.node,
-            claimed_at: lease.claimed_at,
             lease_ms: left.ms(),
             until: self.now.wall().saturating_add(left),
             extends: true,
+            ..lease.granted()
         };
         let record = Record::Lease { id, lease };
         // The new lease replaces the one that has the head.

@@ -10,15 +10,12 @@
 //!    neither ever touches the half-written file of the other.
 
 use std::{
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
 use crate::{
-    disk::{self, Disk, File},
+    disk::{self, Disk},
     format::segment,
 };
 
@@ -226,19 +223,11 @@ fn length_of(disk: &dyn Disk, name: &str) -> disk::Result<u64> {
 
 /// Makes a file with reserved space and syncs it.
 fn reserve(disk: &dyn Disk, name: &str, segment_bytes: u64) -> disk::Result<()> {
-    let file = create(disk, name)?;
+    let file = disk::create_anew(disk, name)?;
     file.reserve(segment_bytes).and_then(|()| file.sync_all()).inspect_err(|_| {
         // Half a segment is of no use, and leaving it would keep the disk full.
         drop(disk.remove(name));
     })
-}
-
-fn create(disk: &dyn Disk, name: &str) -> disk::Result<Arc<dyn File>> {
-    match disk.remove(name) {
-        Err(error) if !error.is_not_found() => return Err(error),
-        _ => {}
-    }
-    disk.create(name)
 }
 
 /// Fills a file with zeros and syncs it after each part and at the end.

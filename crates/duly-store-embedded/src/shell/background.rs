@@ -12,7 +12,7 @@ use std::{
 
 use crate::engine::background_work::BackgroundWork;
 
-use super::{EngineReply, Inbox};
+use super::{Inbox, join};
 
 /// A handle of the thread.
 pub(super) struct Background {
@@ -33,10 +33,7 @@ impl Background {
                     continue;
                 }
                 let completion = work();
-                inbox.push_always(Box::new(move |engine| {
-                    completion(engine);
-                    EngineReply::Now(Box::new(|_| {}))
-                }));
+                inbox.push_always(completion);
             }
         })?;
         Ok(Self { work: Some(sender), is_over, thread: Some(thread) })
@@ -62,11 +59,7 @@ impl Background {
     /// Waits until the thread has finished its present work, and ends it.
     pub(super) fn stop(&mut self) {
         drop(self.work.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the background thread panicked");
-        }
+        join(self.thread.take(), "background");
     }
 }
 

@@ -23,6 +23,7 @@ use super::{
     background::Background,
     fair_queue::FairQueue,
     inbox::{EngineReply, Intake},
+    join,
     spare::SpareWriter,
     syncer::Syncer,
 };
@@ -136,11 +137,7 @@ impl SyncThread {
 impl Drop for SyncThread {
     fn drop(&mut self) {
         self.syncer.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the syncing thread panicked");
-        }
+        join(self.thread.take(), "syncing");
     }
 }
 

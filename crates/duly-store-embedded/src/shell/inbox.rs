@@ -103,13 +103,16 @@ impl Inbox {
         Ok(())
     }
 
-    /// Queues a request even if the queue is full: for work that releases capacity.
-    pub(crate) fn push_always(&self, call: Call) {
+    /// Queues work without a reply, even if the queue is full: it releases capacity.
+    pub(crate) fn push_always(&self, work: impl FnOnce(&mut Engine) + Send + 'static) {
         let mut state = self.state.lock();
         if state.abandoned.is_some() {
             return;
         }
-        state.requests.push_back(Request::Call(call));
+        state.requests.push_back(Request::Call(Box::new(move |engine| {
+            work(engine);
+            EngineReply::Now(Box::new(|_| {}))
+        })));
         drop(state);
         self.changed.notify_one();
     }

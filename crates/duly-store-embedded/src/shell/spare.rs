@@ -14,7 +14,7 @@ use crate::{
     journal::{self, DirSyncLock, PACED_BYTES, SparePace},
 };
 
-use super::{EngineReply, Inbox};
+use super::Inbox;
 
 /// Writes one spare at a time. The engine thread makes it and calls it after each step.
 pub(super) struct SpareWriter {
@@ -61,10 +61,7 @@ impl SpareWriter {
         let thread = thread::Builder::new().name("duly-spare".into()).spawn(move || {
             let mut pace = SparePace::new(segment_bytes, receiver);
             let made = journal::write_spare(disk.as_ref(), &naming, segment_bytes, &mut pace);
-            inbox.push_always(Box::new(move |engine| {
-                engine.spare_made(made);
-                EngineReply::Now(Box::new(|_| {}))
-            }));
+            inbox.push_always(move |engine| engine.spare_made(made));
         });
         let mut writing = SpareThread { thread: thread.ok()?, filled, sent_bytes: 0 };
         writing.send_filled(filled_bytes);

@@ -110,10 +110,7 @@ struct PinnedPlan<'a> {
 impl Drop for PinnedPlan<'_> {
     fn drop(&mut self) {
         match &self.store.mode {
-            StoreMode::Threads { shared, .. } => shared.inbox.push_always(Box::new(|engine| {
-                engine.unpin();
-                EngineReply::Now(Box::new(|_| {}))
-            })),
+            StoreMode::Threads { shared, .. } => shared.inbox.push_always(Engine::unpin),
             StoreMode::Inline { engine, wakeups } => {
                 // A store that has ended does not need to unpin.
                 let unpin = |engine: &mut Engine| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duly_store::Claimed;
 
-use crate::shell::{EngineReply, Inbox};
+use crate::shell::Inbox;
 
 /// A claim that its caller has not received yet. If it is dropped, its firings are handed back. No
 /// consumer has received them, so the attempt does not count.
@@ -26,11 +26,10 @@ impl Drop for UnreceivedClaim {
         if firings.is_empty() {
             return;
         }
-        self.inbox.push_always(Box::new(move |engine| {
+        self.inbox.push_always(move |engine| {
             for firing in &firings {
                 engine.release_unreceived(&firing.token);
             }
-            EngineReply::Written(Box::new(|_| {}))
-        }));
+        });
     }
 }

@@ -293,7 +293,7 @@ impl Engine {
                 let key = entry.key(number);
                 match which {
                     IndexKind::Live if entry.flags().has(Flags::LEASED) => {
-                        let lease = self.leases.get(key).map(Lease::in_checkpoint);
+                        let lease = self.leases.get(key).map(Lease::granted);
                         leases.extend(lease.map(|lease| (key.pack(), lease)));
                     }
                     // The dead letters of one timer are copied at one moment.

@@ -9,42 +9,30 @@ use super::super::{lane_due::LaneDue, refill::LaneKindKey};
 #[derive(Debug, Default)]
 pub(super) struct DueCounts {
     /// Due timers in the resident windows.
-    resident: usize,
+    pub(super) resident: usize,
     /// All due timers.
-    len: u64,
+    pub(super) len: u64,
     /// Of these, the unreadable ones.
-    unreadable: u64,
+    pub(super) unreadable: u64,
     /// Earliest due timer of each lane, as far as it is known.
     firsts: BTreeSet<(u64, LaneKindKey)>,
 }
 
 impl DueCounts {
-    pub(super) const fn resident(&self) -> usize {
-        self.resident
-    }
-
-    pub(super) const fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub(super) const fn unreadable(&self) -> u64 {
-        self.unreadable
-    }
-
     /// Returns the time of the earliest due timer, if it is known.
     pub(super) fn first_ms(&self) -> Option<u64> {
         self.firsts.first().map(|(at_ms, _)| *at_ms)
     }
 
     /// Changes the due timers of a lane, and updates the counts.
-    pub(super) fn change<T>(
+    pub(super) fn change(
         &mut self,
         place: LaneKindKey,
         due: &mut LaneDue,
-        change: impl FnOnce(&mut LaneDue) -> T,
-    ) -> T {
+        change: impl FnOnce(&mut LaneDue),
+    ) {
         let (before, first_ms) = (LaneCounts::of(due), due.first_ms());
-        let answer = change(due);
+        change(due);
         let after = LaneCounts::of(due);
         self.resident = self.resident + after.resident - before.resident;
         self.len = self.len + after.len - before.len;
@@ -55,7 +43,6 @@ impl DueCounts {
             }
             self.firsts.extend(due.first_ms().map(|at_ms| (at_ms, place)));
         }
-        answer
     }
 
     /// Removes a lane with all its due timers from the counts.
