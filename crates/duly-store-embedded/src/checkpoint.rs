@@ -10,14 +10,12 @@
 use crate::{disk::Disk, numbered::Numbered, open::Result};
 
 mod read;
-mod read_ahead;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::CheckpointReader;
-pub(crate) use read_ahead::each_block;
+pub(crate) use read::{CheckpointReader, each_block};
 pub(crate) use write::{CheckpointWriter, FinishedCheckpoint};
 
 /// Directory and suffix of the checkpoints.

@@ -43,7 +43,6 @@ use crate::{
 };
 
 mod absorb;
-mod apply;
 pub(crate) mod async_count;
 mod audit;
 pub(crate) mod background_work;
@@ -54,7 +53,6 @@ mod claim;
 mod clock_watch;
 mod dead_letters;
 mod earliest;
-mod idle;
 pub(crate) mod invariants;
 mod lane_due;
 pub(crate) mod lanes;

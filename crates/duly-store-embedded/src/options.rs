@@ -1,14 +1,18 @@
 //! Options of the embedded store.
 
 use duly_core::Invalid;
-use duly_store::namespaces::NAMESPACES_MAX;
+use duly_store::{
+    namespaces::NAMESPACES_MAX,
+    query::{DiskRoom, InodeRoom},
+};
 
-use crate::{format::sorted_run, index::NAMESPACE_MAX};
+use crate::{
+    disk::{Inodes, Space},
+    format::sorted_run,
+    index::NAMESPACE_MAX,
+};
 
 mod memory;
-mod reserve;
-
-pub(crate) use reserve::Reserve;
 
 pub use memory::limit as memory_limit;
 
@@ -118,5 +122,31 @@ impl Options {
             return Err(Invalid::new("store.min_free_percent", self.min_free_percent, allowed));
         }
         Ok(())
+    }
+}
+
+/// Inodes that are kept free: enough for a journal of 64 GiB.
+const INODES: u64 = 1_024;
+/// If the file system has few inodes, at most one of this many is kept free.
+const INODES_PART: u64 = 8;
+
+/// The reserve: space that is kept free on a file system, for segments, checkpoints and sorted runs.
+/// Below it only necessary writes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reserve {
+    bytes: u64,
+    percent: u8,
+}
+
+impl Reserve {
+    /// Returns the free space of a file system, and the reserve of it.
+    pub(crate) fn of(self, space: Space) -> DiskRoom {
+        let by_share = space.total_bytes / 100 * u64::from(self.percent);
+        let inodes = space.inodes.map(|Inodes { free, total }| {
+            let reserve = INODES.min(total / INODES_PART);
+            InodeRoom { free, reserve }
+        });
+        let reserve_bytes = self.bytes.max(by_share);
+        DiskRoom { free_bytes: space.free_bytes, reserve_bytes, inodes }
     }
 }

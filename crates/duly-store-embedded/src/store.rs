@@ -26,11 +26,9 @@ use crate::{
 };
 
 mod backup;
-mod ended;
 mod requests;
-mod unreceived_claim;
 
-use unreceived_claim::UnreceivedClaim;
+use requests::UnreceivedClaim;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -156,6 +154,17 @@ impl EmbeddedStore {
                 while !engine.stop() && settle_down(&mut engine).is_ok() {}
             }
         }
+    }
+
+    /// Waits until the store has ended for good, and returns the reason: an error may have left a part
+    /// of a write in the journal, or the engine met an internal error. Never completes if the store is
+    /// closed before.
+    ///
+    /// Every call fails from then on. Nothing that was acknowledged is lost: [`close`](Self::close) the
+    /// store, drop it and open the directory again. Recovery rewrites what may not have reached the disk
+    /// before it trusts it.
+    pub fn ended(&self) -> impl Future<Output = String> + Send + 'static {
+        self.terminal.wait()
     }
 
     fn call<T: Send + 'static>(

@@ -26,6 +26,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use bag::Entry;
 use node::{Level, Node, Pop};
 
 /// Bits of a due time that are its offset within an era; entries keep only these.
@@ -62,7 +63,10 @@ impl<T: Copy> Calendar<T> {
     /// Adds an entry, in constant time. Any due time is valid: one in the past is popped by the next
     /// [`pop_due`](Self::pop_due), before everything later.
     pub fn insert(&mut self, due_ms: u64, value: T) {
-        self.eras.entry(era_of(due_ms)).or_default().insert(low_of(due_ms), value);
+        self.eras
+            .entry(era_of(due_ms))
+            .or_default()
+            .insert(Level::ERA, Entry::new(low_of(due_ms), value));
         self.len += 1;
     }
 
@@ -91,7 +95,7 @@ impl<T: Copy> Calendar<T> {
             if out.len() >= full_len {
                 break true;
             }
-            era.pop_due(&mut Pop { era_start_ms, latest_low, full_len, out });
+            era.pop_due(Level::ERA, &mut Pop { era_start_ms, latest_low, full_len, out });
             if era.is_empty() {
                 first.remove();
             }
@@ -124,7 +128,7 @@ impl<T: Copy> Calendar<T> {
             if start_ms > Level::ERA.horizon_ms(from_ms) {
                 return false;
             }
-            if node.prepare(start_ms, from_ms, &mut budget) {
+            if node.prepare(Level::ERA, start_ms, from_ms, &mut budget) {
                 return true;
             }
         }

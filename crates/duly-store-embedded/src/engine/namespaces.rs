@@ -14,15 +14,13 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     format::record::NamespaceRecord,
-    index::{AttemptKind, Entry, Flags, Index, Key},
+    index::{AttemptKind, Entry, Flags, Index, Key, Location},
 };
 
 mod due_counts;
-mod moved;
 mod sums;
 
 use self::due_counts::DueCounts;
-pub(crate) use self::moved::Moved;
 pub(crate) use self::sums::NamespaceSums;
 use self::sums::fixed_bytes;
 use super::{
@@ -138,6 +136,30 @@ impl Namespace {
         }
     }
 
+    /// Updates the location of a pending timer, if its entry still points at the old one. Returns the
+    /// kind of timer, or `None` if nothing moved.
+    pub(crate) fn relocate(&mut self, key: Key, from: Location, to: Location) -> Option<Moved> {
+        let before = self.live.relocate(key, from, to)?;
+        if before.flags().has(Flags::COUNTED_DUE)
+            && let Some(lane) = self.lanes.get_mut(before.lane())
+        {
+            let place = |entry: &Entry| DuePlace::of(key.namespace(), entry);
+            let due = lane.due_mut(before.claimable().kind);
+            if due.relocate(place(&before), place(&before.at(to))) {
+                return Some(Moved::InWindow);
+            }
+        }
+        Some(Moved::Elsewhere)
+    }
+
+    /// Returns the count of unleased timers of this kind.
+    pub(crate) const fn waiting_mut(&mut self, kind: AttemptKind) -> &mut u64 {
+        match kind {
+            AttemptKind::First => &mut self.first,
+            AttemptKind::Retry => &mut self.retrying,
+        }
+    }
+
     pub(crate) fn view(&self) -> View {
         View {
             name: self.name.clone(),
@@ -148,6 +170,14 @@ impl Namespace {
             updated_at: self.updated_at,
         }
     }
+}
+
+/// A pending timer whose record has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// The timer is due and in its lane's resident window.
+    InWindow,
+    Elsewhere,
 }
 
 /// All namespaces.

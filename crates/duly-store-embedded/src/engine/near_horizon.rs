@@ -46,7 +46,6 @@ use crate::index::{AttemptKind, Claimable, Cursor, Entry, Flags, PackedKey};
 use super::{Engine, PendingClaimable, step_budget::StepBudget};
 
 mod burst_queue;
-mod queue;
 mod swept;
 
 use burst_queue::BurstQueue;

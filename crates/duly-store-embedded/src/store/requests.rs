@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use duly_core::NamespaceName;
-use duly_store::{ListRequest, Page, Result, StoreFuture};
+use duly_store::{Claimed, ListRequest, Page, Result, StoreFuture};
 use tokio::sync::oneshot;
 
 use crate::{
     engine::{Engine, async_count::CountQuestion, list::Listing},
-    shell::{self, EngineReply, Request, Slices},
+    shell::{self, EngineReply, Inbox, Request, Slices},
 };
 
 use super::{EmbeddedStore, ReplyAt, StoreMode, after, received, run_inline, write_durably};
@@ -112,6 +112,34 @@ impl EmbeddedStore {
                 received(shared.inbox.push(Request::Slices(slices)), answer)
             }
         }
+    }
+}
+
+/// A claim that its caller has not received yet. If it is dropped, its firings are handed back. No
+/// consumer has received them, so the attempt does not count.
+pub(super) struct UnreceivedClaim {
+    pub(super) claimed: Claimed,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl UnreceivedClaim {
+    /// Hands the claim to its caller.
+    pub(super) fn deliver(mut self) -> Claimed {
+        std::mem::take(&mut self.claimed)
+    }
+}
+
+impl Drop for UnreceivedClaim {
+    fn drop(&mut self) {
+        let firings = std::mem::take(&mut self.claimed.firings);
+        if firings.is_empty() {
+            return;
+        }
+        self.inbox.push_always(move |engine| {
+            for firing in &firings {
+                engine.release_unreceived(&firing.token);
+            }
+        });
     }
 }
 

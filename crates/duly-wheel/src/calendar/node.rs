@@ -88,7 +88,7 @@ impl<T> Default for Node<T> {
     }
 }
 
-/// The methods without a level are those of an era. The others take the level of the node.
+/// Methods whose work depends on the level of the node take it.
 impl<T: Copy> Node<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.bag.is_empty() && self.children.is_none()
@@ -106,11 +106,8 @@ impl<T: Copy> Node<T> {
         self.min_low().is_some_and(|low| low <= latest_low)
     }
 
-    pub(super) fn insert(&mut self, low: u32, value: T) {
-        self.insert_at(Level::ERA, Entry::new(low, value));
-    }
-
-    fn insert_at(&mut self, level: Level, entry: Entry<T>) {
+    /// Adds an entry to a node of this level.
+    pub(super) fn insert(&mut self, level: Level, entry: Entry<T>) {
         let mut node = self;
         let mut level = level;
         while let Some(children) = &mut node.children {
@@ -121,11 +118,7 @@ impl<T: Copy> Node<T> {
     }
 
     /// Moves due entries to `pop.out`, in due order, until it is full or nothing more is due here.
-    pub(super) fn pop_due(&mut self, pop: &mut Pop<'_, T>) {
-        self.pop_at(Level::ERA, pop);
-    }
-
-    fn pop_at(&mut self, level: Level, pop: &mut Pop<'_, T>) {
+    pub(super) fn pop_due(&mut self, level: Level, pop: &mut Pop<'_, T>) {
         let bag_is_due = self.bag.min_low().is_some_and(|low| low <= pop.latest_low);
         if bag_is_due && self.wants_spreading() {
             while !self.bag.is_empty() {
@@ -152,7 +145,7 @@ impl<T: Copy> Node<T> {
             && let Some((slot, child)) = children.first_mut(0)
             && child.has_due(pop.latest_low)
         {
-            child.pop_at(level.child(), pop);
+            child.pop_due(level.child(), pop);
             if child.is_empty() {
                 children.remove(slot);
             }
@@ -184,18 +177,14 @@ impl<T: Copy> Node<T> {
             return moved;
         }
         for entry in block {
-            children.get_or_default(level.slot_of(entry.low())).insert_at(level.child(), entry);
+            children.get_or_default(level.slot_of(entry.low())).insert(level.child(), entry);
         }
         moved
     }
 
-    /// Spreads the nodes of this era, which starts at `start_ms`, as `Calendar::prepare` describes.
+    /// Spreads this node, which starts at `start_ms`, and those below it, as `Calendar::prepare` describes.
     /// Subtracts the entries moved from `budget`. Returns `true` if the budget did not suffice.
-    pub(super) fn prepare(&mut self, start_ms: u64, from_ms: u64, budget: &mut usize) -> bool {
-        self.prepare_at(Level::ERA, start_ms, from_ms, budget)
-    }
-
-    fn prepare_at(
+    pub(super) fn prepare(
         &mut self,
         level: Level,
         start_ms: u64,
@@ -222,7 +211,7 @@ impl<T: Copy> Node<T> {
             if child_start_ms > level.child().horizon_ms(from_ms) {
                 return false;
             }
-            if child.prepare_at(level.child(), child_start_ms, from_ms, budget) {
+            if child.prepare(level.child(), child_start_ms, from_ms, budget) {
                 return true;
             }
             from_slot = slot.checked_add(1);
