@@ -20,7 +20,7 @@ mod spare;
 mod syncer;
 
 pub(crate) use engine_loop::{EngineShared, start};
-pub(crate) use inbox::{EngineReply, Inbox, Request, Slices, closed, ended_before_reply};
+pub(crate) use inbox::{Inbox, ReplyAt, Request, Slices, closed, ended_before_reply};
 pub(crate) use syncer::Waiter;
 
 /// Waits for a thread, and logs if it panicked.

@@ -22,7 +22,7 @@ use crate::{
     },
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
-    shell::{self, EngineReply, EngineShared, Inbox, Request},
+    shell::{self, EngineShared, Inbox, ReplyAt, Request},
 };
 
 mod backup;
@@ -50,14 +50,6 @@ enum StoreMode {
 
 /// Longest wait of [`Store::health`] for the engine; then it returns the last snapshot.
 const HEALTH_WAIT_MAX: Duration = Duration::from_millis(20);
-
-/// The time when the result of a call may be returned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReplyAt {
-    Now,
-    Written,
-    Durable,
-}
 
 impl ReplyAt {
     /// Converts the result for the caller. A call that returns at once changed nothing, so its errors
@@ -181,13 +173,7 @@ impl EmbeddedStore {
                 let (reply, answer) = oneshot::channel();
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     let result = engine.check_usable().and_then(|()| work(engine));
-                    let waiter: shell::Waiter =
-                        Box::new(move |done| drop(reply.send(after(done, result))));
-                    match when {
-                        ReplyAt::Now => EngineReply::Now(waiter),
-                        ReplyAt::Written => EngineReply::Written(waiter),
-                        ReplyAt::Durable => EngineReply::Durable(waiter),
-                    }
+                    (when, Box::new(move |done| drop(reply.send(after(done, result)))))
                 })));
                 when.received(received(pushed, answer))
             }
@@ -334,13 +320,14 @@ impl Store for EmbeddedStore {
                 let inbox = Arc::clone(&shared.inbox);
                 let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
                     if reply.is_closed() {
-                        return EngineReply::Now(Box::new(|_| {}));
+                        return (ReplyAt::Now, Box::new(|_| {}));
                     }
                     let result = engine.check_usable().and_then(|()| engine.claim(&request));
-                    EngineReply::Written(Box::new(move |done| {
+                    let waiter = move |done| {
                         let unreceived = |claimed| UnreceivedClaim { claimed, inbox };
                         drop(reply.send(after(done, result).map(unreceived)));
-                    }))
+                    };
+                    (ReplyAt::Written, Box::new(waiter))
                 })));
                 let claimed = received(pushed, answer);
                 Box::pin(async move { Ok(claimed.await?.deliver()) })
@@ -353,18 +340,16 @@ impl Store for EmbeddedStore {
         shard: ShardId,
         settlements: Vec<Settlement>,
     ) -> StoreFuture<'_, Vec<SettleOutcome>> {
-        match own(shard).and_then(|()| Settling::new(settlements)) {
-            Ok(mut settling) => self.in_slices(move |engine| engine.settle_slice(&mut settling)),
-            Err(error) => refused(error),
-        }
+        own(shard).and_then(|()| Settling::new(settlements)).map_or_else(refused, |mut settling| {
+            self.in_slices(move |engine| engine.settle_slice(&mut settling))
+        })
     }
 
     fn release_owner(&self, shard: ShardId, member: MemberId) -> StoreFuture<'_, u64> {
         let mut releasing = Releasing::new(member);
-        match own(shard) {
-            Ok(()) => self.in_slices(move |engine| engine.release_slice(&mut releasing).map(Ok)),
-            Err(error) => refused(error),
-        }
+        own(shard).map_or_else(refused, |()| {
+            self.in_slices(move |engine| engine.release_slice(&mut releasing).map(Ok))
+        })
     }
 
     fn get(
@@ -380,17 +365,11 @@ impl Store for EmbeddedStore {
     }
 
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
-        if let Err(error) = own(shard) {
-            return refused(error);
-        }
-        self.listed(request)
+        own(shard).map_or_else(refused, |()| self.listed(request))
     }
 
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>> {
-        match own(shard) {
-            Ok(()) => self.count(namespace, CountQuestion::Stats),
-            Err(error) => refused(error),
-        }
+        own(shard).map_or_else(refused, |()| self.count(namespace, CountQuestion::Stats))
     }
 
     fn forecast(
@@ -472,6 +451,6 @@ fn own(shard: ShardId) -> Result<()> {
     Err(Invalid::new("shard", shard.0, "0, the only shard of an embedded store").into())
 }
 
-fn refused<T: Send + 'static>(error: Error) -> StoreFuture<'static, T> {
+fn refused<'a, T: Send + 'static>(error: Error) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Err(error)))
 }

@@ -113,15 +113,6 @@ impl CheckpointReader {
         &self.end
     }
 
-    /// Returns the next block before the end, or `None` after the last. After an error the reader is of
-    /// no further use.
-    #[cfg(test)]
-    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
-        let checked = self.next_checked()?;
-        let decoded = checked.map(|(header, payload)| Block::decode(&header, payload));
-        Ok(decoded.map(|block| block.expect("it was decoded before")))
-    }
-
     /// Returns header and payload of the next block before the end, checked and counted. Returns `None`
     /// after the last block, if the counts add up. After an error the reader is of no further use.
     pub(crate) fn next_checked(&mut self) -> Result<Option<(BlockHeader, &[u8])>> {

@@ -16,6 +16,16 @@ use crate::{
     journal::fixture::{self, manifest},
 };
 
+impl CheckpointReader {
+    /// Returns the next block before the end, or `None` after the last. After an error the reader is of
+    /// no further use.
+    pub(crate) fn next(&mut self) -> Result<Option<Block<'_>>> {
+        let checked = self.next_checked()?;
+        let decoded = checked.map(|(header, payload)| Block::decode(&header, payload));
+        Ok(decoded.map(|block| block.expect("it was decoded before")))
+    }
+}
+
 const NUMBER: u64 = 3;
 const FINAL: &str = "checkpoints/0000000000000003.ckp";
 

@@ -184,13 +184,6 @@ impl LaneDue {
         self.spilled = len.saturating_sub(unreadable).saturating_sub(self.window.len() as u64);
     }
 
-    /// Spills the whole window, for tests.
-    #[cfg(test)]
-    pub(crate) fn spill_all(&mut self) {
-        self.spilled += self.window.len() as u64;
-        self.window.clear();
-    }
-
     /// Begins a refill if the window runs low. Returns `true` if it did.
     pub(crate) fn begin_refill(&mut self, capacity: usize) -> bool {
         let low = self.spilled > 0 && self.window.len() < capacity.div_ceil(4);
@@ -233,6 +226,14 @@ impl LaneDue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl LaneDue {
+        /// Spills the whole window.
+        pub(crate) fn spill_all(&mut self) {
+            self.spilled += self.window.len() as u64;
+            self.window.clear();
+        }
+    }
 
     fn place(at_ms: u64) -> DuePlace {
         DuePlace { at_ms, file_order: 0, key: [0; 12] }

@@ -140,12 +140,6 @@ impl KindHorizon {
         }
     }
 
-    /// Forgets that entries wait after the end, for tests.
-    #[cfg(test)]
-    pub(super) const fn forget_beyond(&mut self) {
-        self.beyond_ms = u64::MAX;
-    }
-
     fn wants_sweep(&self, now_ms: u64, max: usize) -> bool {
         if self.end_ms == 0 || self.calendar.len() > self.full_at {
             // The first sweep after startup, or one that rebuilds the calendar.

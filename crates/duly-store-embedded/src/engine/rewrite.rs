@@ -128,21 +128,6 @@ impl Rewriter {
         matches!(self.state, RewriterState::Idle)
     }
 
-    /// Returns the slots from which the job reads.
-    #[cfg(test)]
-    pub(super) fn sources(&self) -> &[u16] {
-        &self.sources
-    }
-
-    /// Returns the bytes of live records that the job has read.
-    #[cfg(test)]
-    pub(super) fn job_bytes(&self) -> usize {
-        match &self.state {
-            RewriterState::Selecting { job, .. } => job.buffers.bytes.len(),
-            _ => 0,
-        }
-    }
-
     fn records_per_step(&self) -> usize {
         let (least, most) = RECORDS_PER_STEP;
         let wanted = usize::try_from(self.journal_bytes.1 / BYTES_PER_RECORD);

@@ -107,7 +107,7 @@ pub(crate) fn reread(disk: &SimDisk, manifest: &Manifest) -> Result<Reread> {
         records.push((location, decoded));
         Ok(())
     };
-    let read = recovery::recover_records(disk, manifest, None, &mut each, &mut |_| {});
+    let read = recovery::tests::recover_records(disk, manifest, None, &mut each, &mut |_| {});
     let mut replayed: Vec<recovery::Replayed> = Vec::new();
     let mut each_batch = |batch| {
         replayed.extend(batch);

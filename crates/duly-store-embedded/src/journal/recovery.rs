@@ -44,8 +44,6 @@ use crate::{
     numbered::damaged,
     open::{OpenError, Tail},
 };
-#[cfg(test)]
-use crate::{format::record, index::Location};
 
 mod checks;
 mod pipeline;
@@ -56,9 +54,6 @@ mod walk;
 pub(crate) use checks::sequences_from;
 pub(crate) use pipeline::{Replayed, recover};
 pub(crate) use segment_contents::{SegmentContents, read_segment};
-
-#[cfg(test)]
-use walk::{Halt, Visitor, WholeFrame, walk};
 
 /// Bytes of a cut that are zeroed at once.
 const CUT_BYTES: usize = 1 << 20;
@@ -162,19 +157,6 @@ pub struct Progress {
     pub bytes_total: u64,
 }
 
-/// Reads the journal from its beginning or from `from` on, and passes every decoded record to `each`, in
-/// order.
-#[cfg(test)]
-pub(crate) fn recover_records(
-    disk: &dyn Disk,
-    manifest: &Manifest,
-    from: Option<ReplayPoint>,
-    each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<RecoveredJournal, OpenError> {
-    walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
-}
-
 /// Returns the numbers of all segments, in order.
 pub(crate) fn all_sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     super::FILES.list(disk)
@@ -198,27 +180,5 @@ pub(crate) fn open_sealed(
     Ok((file, length))
 }
 
-/// Decodes the records of each frame of a walk.
 #[cfg(test)]
-struct Decoder<'a> {
-    each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-    progress: &'a mut dyn FnMut(Progress),
-}
-
-#[cfg(test)]
-impl Visitor for Decoder<'_> {
-    fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt> {
-        frame.each_record(|place, bytes| {
-            let decoded = record::decode(bytes).map_err(|error| place.damaged(&error))?;
-            Ok((self.each)(place.location(bytes), decoded)?)
-        })
-    }
-
-    fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
-        (self.progress)(progress);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

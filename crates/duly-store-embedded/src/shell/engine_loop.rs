@@ -22,7 +22,7 @@ use super::{
     Inbox, Request, Waiter,
     background::Background,
     fair_queue::FairQueue,
-    inbox::{EngineReply, Intake},
+    inbox::{EngineReply, Intake, ReplyAt},
     join,
     spare::SpareWriter,
     syncer::Syncer,
@@ -34,8 +34,6 @@ const SLICE_COMMANDS: usize = 1_000;
 const REQUESTS_PER_STEP: usize = 1_024;
 /// Bytes after which a frame is committed.
 const COMMIT_BYTES_MAX: usize = 4 << 20;
-/// Lists that get a slice in each step.
-const LISTS_PER_STEP: usize = 1;
 /// Longest sleep of the engine: without requests, ends of leases and expiries are noticed at most this
 /// late.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
@@ -186,11 +184,11 @@ impl PendingReplies {
         self.durable.extend(later.durable);
     }
 
-    fn push(&mut self, reply: EngineReply) {
-        match reply {
-            EngineReply::Now(waiter) => waiter(Ok(())),
-            EngineReply::Written(waiter) => self.written.push(waiter),
-            EngineReply::Durable(waiter) => self.durable.push(waiter),
+    fn push(&mut self, (at, waiter): EngineReply) {
+        match at {
+            ReplyAt::Now => waiter(Ok(())),
+            ReplyAt::Written => self.written.push(waiter),
+            ReplyAt::Durable => self.durable.push(waiter),
         }
     }
 }
@@ -207,13 +205,15 @@ impl Shell {
             self.engine.begin_step();
             let mut replies = PendingReplies::default();
             self.work_off(&mut replies);
-            self.advance_lists();
+            self.advance_list();
             self.commit(replies, since);
             if self.engine.take_wake() {
                 self.shared.wakeups.send_modify(|count| *count += 1);
             }
             self.spare.advance(&mut self.engine);
-            self.send_work();
+            for work in self.engine.take_work() {
+                self.background.send(work);
+            }
             self.refresh_health();
             if closing
                 && (self.is_done() || self.engine.is_stalled())
@@ -300,14 +300,11 @@ impl Shell {
         None
     }
 
-    fn advance_lists(&mut self) {
-        for _ in 0..LISTS_PER_STEP {
-            let Some(Request::List { mut listing, reply }) = self.lists.pop_front() else {
-                return;
-            };
-            if reply.is_closed() {
-                continue;
-            }
+    /// Gives a slice to the first list that waits.
+    fn advance_list(&mut self) {
+        if let Some(Request::List { mut listing, reply }) = self.lists.pop_front()
+            && !reply.is_closed()
+        {
             match listing.slice(&mut self.engine) {
                 None => self.lists.push_back(Request::List { listing, reply }),
                 Some(page) => drop(reply.send(page)),
@@ -342,13 +339,6 @@ impl Shell {
         }
     }
 
-    /// Passes the engine's background work to the background thread.
-    fn send_work(&mut self) {
-        for work in self.engine.take_work() {
-            self.background.send(work);
-        }
-    }
-
     fn refresh_health(&mut self) {
         let idle = self.work.is_empty() && self.lists.is_empty();
         let age_max = if idle { HEALTH_IDLE } else { HEALTH_BUSY };
@@ -366,7 +356,6 @@ impl Shell {
             fail(std::mem::take(&mut self.stalled), &Error::InDoubt { reason });
             return;
         }
-        let shared = self.shared.clone();
         let (done, wait) = std::sync::mpsc::channel();
         let (written, _) = self.engine.lsns();
         let waiter: Waiter = Box::new(move |result| drop(done.send(result)));
@@ -374,7 +363,6 @@ impl Shell {
         if let Ok(Err(error)) = wait.recv_timeout(Duration::from_secs(30)) {
             tracing::error!(%error, "final sync at the stop failed");
         }
-        drop(shared);
     }
 }
 

@@ -20,15 +20,19 @@ pub(crate) type Call = Box<dyn FnOnce(&mut Engine) -> EngineReply + Send>;
 /// Work that is done in slices; `None` while there is more to do.
 pub(crate) type Slices = Box<dyn FnMut(&mut Engine) -> Option<EngineReply> + Send>;
 
-/// A reply, and the time when it may leave.
-pub(crate) enum EngineReply {
-    /// The reply leaves at once.
-    Now(Waiter),
-    /// The reply leaves when the call's records have been written.
-    Written(Waiter),
-    /// The reply leaves when everything that it may depend on is durable.
-    Durable(Waiter),
+/// The time when a reply may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyAt {
+    /// At once.
+    Now,
+    /// When the call's records have been written.
+    Written,
+    /// When everything that it may depend on is durable.
+    Durable,
 }
+
+/// A reply, and the time when it may leave.
+pub(crate) type EngineReply = (ReplyAt, Waiter);
 
 /// A request to the engine thread.
 pub(crate) enum Request {
@@ -111,7 +115,7 @@ impl Inbox {
         }
         state.requests.push_back(Request::Call(Box::new(move |engine| {
             work(engine);
-            EngineReply::Now(Box::new(|_| {}))
+            (ReplyAt::Now, Box::new(|_| {}))
         })));
         drop(state);
         self.changed.notify_one();

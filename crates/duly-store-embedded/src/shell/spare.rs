@@ -67,20 +67,16 @@ impl SpareWriter {
         writing.send_filled(filled_bytes);
         Some(writing)
     }
+}
 
-    /// Stops a spare that will not be needed, and waits for the thread.
-    pub(super) fn stop(&mut self) {
+/// Stops a spare that will not be needed, and waits for the thread; also after a panic of the engine, like
+/// [`super::background::Background`].
+impl Drop for SpareWriter {
+    fn drop(&mut self) {
         if let Some(SpareThread { thread, filled, .. }) = self.writing.take() {
             drop(filled);
             drop(thread.join());
         }
-    }
-}
-
-/// Also stops after a panic of the engine, like [`super::background::Background`].
-impl Drop for SpareWriter {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

@@ -13,6 +13,14 @@ use crate::{
     open::{OpenError, Result},
 };
 
+impl SortedRunWriter {
+    /// Lowers the size at which the run is full.
+    fn with_bytes_max(mut self, bytes_max: u64) -> Self {
+        self.bytes_max = bytes_max;
+        self
+    }
+}
+
 const ID: u64 = 7;
 const FINAL: &str = "runs/0000000000000007.run";
 

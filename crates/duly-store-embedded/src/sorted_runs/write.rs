@@ -28,7 +28,7 @@ pub(crate) struct SortedRunWriter {
     records: u64,
     time_min_ms: u64,
     time_max_ms: u64,
-    bytes_max: u64,
+    pub(super) bytes_max: u64,
     chunk_bytes: u64,
 }
 
@@ -75,13 +75,6 @@ impl SortedRunWriter {
     /// Sets the size of the chunks in which space is deallocated.
     pub(crate) fn with_chunk_bytes(mut self, chunk_bytes: u64) -> Self {
         self.chunk_bytes = chunk_bytes;
-        self
-    }
-
-    /// Lowers the size at which the run is full.
-    #[cfg(test)]
-    pub(super) fn with_bytes_max(mut self, bytes_max: u64) -> Self {
-        self.bytes_max = bytes_max;
         self
     }
 

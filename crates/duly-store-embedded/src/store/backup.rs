@@ -8,7 +8,7 @@ use duly_store::Result;
 use crate::{
     backup::{self, BackupError, BackupProgress, BackupReport, Target},
     engine::{Engine, backup::BackupPlan},
-    shell::{self, EngineReply, Request},
+    shell::{self, ReplyAt, Request},
 };
 
 use super::{EmbeddedStore, StoreMode, run_inline};
@@ -86,7 +86,7 @@ impl EmbeddedStore {
                         Ok(()) => engine.pin(reply),
                         Err(error) => drop(reply.send(Err(error))),
                     }
-                    EngineReply::Now(Box::new(|_| {}))
+                    (ReplyAt::Now, Box::new(|_| {}))
                 })))?;
             }
             StoreMode::Inline { engine, wakeups } => {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     engine::{Engine, async_count::CountQuestion, list::Listing},
-    shell::{self, EngineReply, Inbox, Request, Slices},
+    shell::{self, Inbox, Request, Slices},
 };
 
 use super::{EmbeddedStore, ReplyAt, StoreMode, after, received, run_inline, write_durably};
@@ -39,7 +39,7 @@ impl EmbeddedStore {
                         Ok(()) => engine.queue_count(&namespace, question(reply)),
                         Err(error) => question(reply).refuse(error),
                     }
-                    EngineReply::Now(Box::new(|_| {}))
+                    (ReplyAt::Now, Box::new(|_| {}))
                 })));
                 ReplyAt::Now.received(received(pushed, answer))
             }
@@ -67,7 +67,7 @@ impl EmbeddedStore {
                         }
                         Err(error) => drop(reply.send(Err(error))),
                     }
-                    EngineReply::Now(Box::new(|_| {}))
+                    (ReplyAt::Now, Box::new(|_| {}))
                 })));
                 ReplyAt::Now.received(received(pushed, answer))
             }
@@ -105,9 +105,10 @@ impl EmbeddedStore {
                         Err(error) => Err(error),
                     };
                     let reply = reply.take();
-                    Some(EngineReply::Durable(Box::new(move |done| {
+                    let waiter = move |done| {
                         drop(reply.map(|reply| reply.send(after(done, result))));
-                    })))
+                    };
+                    Some((ReplyAt::Durable, Box::new(waiter)))
                 });
                 received(shared.inbox.push(Request::Slices(slices)), answer)
             }

@@ -301,24 +301,24 @@ fn a_reserved_descriptor_is_released_for_a_needed_file() {
     let directory = tempfile::tempdir().unwrap();
     let kept = DescriptorPool::default();
     kept.fill(directory.path());
-    assert_eq!(kept.count(), KEPT);
+    assert_eq!(kept.0.lock().len(), KEPT);
     fn too_many<T>() -> io::Result<T> {
         Err(io::Error::from(rustix::io::Errno::MFILE))
     }
     let mut before = Vec::new();
     let opened = kept.open(directory.path(), || {
-        before.push(kept.count());
+        before.push(kept.0.lock().len());
         if before.len() < 4 { too_many() } else { Ok("open") }
     });
     assert_eq!(opened.unwrap(), "open");
     assert_eq!(before, [KEPT, KEPT - 1, KEPT - 2, KEPT - 3]);
-    assert_eq!(kept.count(), KEPT, "they are taken again");
+    assert_eq!(kept.0.lock().len(), KEPT, "they are taken again");
 
     let refused = kept.open(directory.path(), too_many::<()>);
     assert!(super::descriptor_pool::is_shortage(&refused.unwrap_err()), "none is left");
-    assert_eq!(kept.count(), 0);
+    assert_eq!(kept.0.lock().len(), 0);
     let broken = kept.open(directory.path(), || Err::<(), _>(io::Error::from_raw_os_error(5)));
     assert_eq!(broken.unwrap_err().raw_os_error(), Some(5));
     kept.open(directory.path(), || Ok(())).unwrap();
-    assert_eq!(kept.count(), KEPT);
+    assert_eq!(kept.0.lock().len(), KEPT);
 }

@@ -35,17 +35,11 @@ const BLOCK_BYTES: usize = BLOCK_ENTRIES * layout::ENTRY_BYTES;
 const _: () = assert!(BLOCK_ENTRIES <= layout::ENTRIES_MAX, "a block takes them");
 
 /// A part of a checkpoint on its way to the writer.
-pub(in crate::engine) enum CheckpointPiece {
+pub(super) enum CheckpointPiece {
     /// Entries of a block that may still grow.
     Entries { namespace: u32, which: IndexKind, bytes: Vec<u8> },
     /// Any other block.
     Block(Block<'static>),
-}
-
-impl std::fmt::Debug for CheckpointPiece {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Piece").finish_non_exhaustive()
-    }
 }
 
 impl CheckpointPiece {

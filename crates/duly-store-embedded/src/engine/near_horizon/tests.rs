@@ -4,6 +4,13 @@ use duly_store::{Answer, Command, Operation};
 
 use super::super::tests::{Bench, shop};
 
+impl super::KindHorizon {
+    /// Forgets that entries wait after the end.
+    pub(in crate::engine) const fn forget_beyond(&mut self) {
+        self.beyond_ms = u64::MAX;
+    }
+}
+
 /// Enough for a sweep of several steps.
 const MANY: usize = 60_000;
 

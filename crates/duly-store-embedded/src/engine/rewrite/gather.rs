@@ -88,16 +88,11 @@ impl SourceFile {
     ) -> disk::Result<GatheredPart> {
         let mut into = spent;
         into.clear();
-        let begin = match from {
-            Some(mark) => Some(mark),
-            None => self.begin()?,
-        };
-        let Some(mark) = begin else {
-            return Ok(into);
-        };
-        match mark {
-            PartStart::Frames(from) => self.frames(from, &mut into)?,
-            PartStart::Records(bounds) => self.records(bounds, &mut into)?,
+        let begin = from.map_or_else(|| self.begin(), |mark| Ok(Some(mark)))?;
+        match begin {
+            Some(PartStart::Frames(from)) => self.frames(from, &mut into)?,
+            Some(PartStart::Records(bounds)) => self.records(bounds, &mut into)?,
+            None => {}
         }
         Ok(into)
     }

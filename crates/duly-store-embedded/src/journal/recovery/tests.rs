@@ -1,6 +1,10 @@
 use crate::{
     disk::SimDisk,
-    format::{self, ALIGN, frame, record::Record},
+    format::{
+        self, ALIGN, frame,
+        record::{self, Record},
+    },
+    index::Location,
     journal::{
         DIR,
         fixture::{
@@ -13,9 +17,44 @@ use crate::{
     options::SEGMENT_BYTES_MIN,
 };
 
-use super::*;
+use super::{
+    walk::{Halt, Visitor, WholeFrame, walk},
+    *,
+};
 
 mod recycled;
+
+/// Reads the journal from its beginning or from `from` on, and passes every decoded record to `each`, in
+/// order.
+pub(crate) fn recover_records(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    from: Option<ReplayPoint>,
+    each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RecoveredJournal, OpenError> {
+    walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
+}
+
+/// Decodes the records of each frame of a walk.
+struct Decoder<'a> {
+    each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Visitor for Decoder<'_> {
+    fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt> {
+        frame.each_record(|place, bytes| {
+            let decoded = record::decode(bytes).map_err(|error| place.damaged(&error))?;
+            Ok((self.each)(place.location(bytes), decoded)?)
+        })
+    }
+
+    fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
+        (self.progress)(progress);
+        Ok(())
+    }
+}
 
 fn is_damage(error: &OpenError, in_file: &str, at: u64) -> bool {
     matches!(error, OpenError::Damaged { file, offset, .. } if file == in_file && *offset == at)

@@ -18,7 +18,7 @@ fn batch(namespace: &str, timer: &str) -> Request {
 }
 
 fn call() -> Request {
-    Request::Call(Box::new(|_| inbox::EngineReply::Now(Box::new(|_| {}))))
+    Request::Call(Box::new(|_| (inbox::ReplyAt::Now, Box::new(|_| {}))))
 }
 
 fn told(request: &Request) -> String {

@@ -1,4 +1,7 @@
-use super::*;
+use super::{
+    super::{Rewriter, RewriterState},
+    *,
+};
 use crate::{
     disk::Disk as _,
     format::record::decode,
@@ -8,6 +11,21 @@ use crate::{
     },
     options::SEGMENT_BYTES_MIN,
 };
+
+impl Rewriter {
+    /// Returns the slots from which the job reads.
+    pub(in crate::engine) fn sources(&self) -> &[u16] {
+        &self.sources
+    }
+
+    /// Returns the bytes of live records that the job has read.
+    pub(in crate::engine) fn job_bytes(&self) -> usize {
+        match &self.state {
+            RewriterState::Selecting { job, .. } => job.buffers.bytes.len(),
+            _ => 0,
+        }
+    }
+}
 
 /// The timers of a part, read at the places that it names.
 fn ids(part: &GatheredPart) -> Vec<String> {
