@@ -114,12 +114,6 @@ struct ActiveSegment {
     length: u64,
 }
 
-impl ActiveSegment {
-    fn shared(&self) -> Arc<dyn File> {
-        Arc::<sync_guard::FailedSyncGuard>::clone(&self.file)
-    }
-}
-
 /// The journal of an open store.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -364,7 +358,7 @@ impl Journal {
         Ok(SyncMark {
             lsn,
             position: Position { sequence: active.sequence, offset: self.end },
-            file: active.shared(),
+            file: Arc::<sync_guard::FailedSyncGuard>::clone(&active.file),
         })
     }
 

@@ -24,11 +24,6 @@ pub(crate) fn deallocation_ranges(
     })
 }
 
-/// Waits before the next part.
-pub(crate) fn pause() {
-    thread::sleep(PAUSE);
-}
-
 /// Removes a file and returns a handle on it, unless the file also has a name elsewhere. While the
 /// handle is held the space is not deallocated. A missing file is not an error.
 pub(crate) fn remove_name(disk: &dyn Disk, name: &str) -> Result<Option<Arc<dyn File>>, Error> {
@@ -55,7 +50,7 @@ pub(crate) fn deallocate_file(file: &Arc<dyn File>) {
         if part.start == 0 || file.set_len(part.start).is_err() {
             return;
         }
-        pause();
+        thread::sleep(PAUSE);
     }
 }
 

@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, sync::mpsc::Sender};
 
 use duly_store::{Error, Result};
 
-use crate::{disk, files::FileId, options::Reserve};
+use crate::{files::FileId, options::Reserve};
 
 use super::{Engine, background_work::Pace, checkpoint::KeptCheckpoint};
 
@@ -113,10 +113,5 @@ impl Engine {
             pace: self.pace,
             reserve: self.options.reserve(),
         }
-    }
-
-    /// Fails the backups that wait, because a checkpoint failed; they do not wait for the next one.
-    pub(super) fn fail_backups(&mut self, error: &disk::Error) {
-        self.backups.fail(&error.to_string());
     }
 }

@@ -199,7 +199,8 @@ impl Engine {
         } else {
             tracing::warn!(%error, pause_ms, "checkpoint failed, will retry");
         }
-        self.fail_backups(error);
+        // They do not wait for the next checkpoint.
+        self.backups.fail(&error.to_string());
         let can_drop = self.checkpoints.kept.len() == KEPT
             && !self.backups.is_held()
             && !self.stopping.is_begun();

@@ -17,7 +17,7 @@ use crate::{
     index::{AttemptKind, Entry, Key, Location},
 };
 
-use super::{Engine, NotWritten, lanes, leases, refill::VISITS_AT_ONCE};
+use super::{Engine, NotWritten, lane_due::DuePlace, lanes, leases, refill::VISITS_AT_ONCE};
 
 /// Records that are read at once.
 const READ_AT_ONCE: usize = 1_024;
@@ -213,38 +213,20 @@ impl Engine {
         };
         let now_ms = self.clock_of(kind);
         let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
-        let mut lanes = numbers
-            .into_iter()
-            .flatten()
-            .filter_map(|slot| Some(namespace.lanes.get(slot)?.due(kind)));
-        let (first, second) = (lanes.next(), lanes.next());
+        let lanes = numbers.map(|slot| Some(namespace.lanes.get(slot?)?.due(kind)));
+        let lanes = lanes.into_iter().flatten();
         // Past the end of a window with spilled timers, a timer of the other lane may not come first.
-        let hidden_from = [first, second]
-            .into_iter()
-            .flatten()
-            .filter(|due| due.has_spilled())
-            .filter_map(|due| due.window().last().copied())
-            .min();
-        let mut first = first.map(|due| due.window().iter().copied().peekable());
-        let mut second = second.map(|due| due.window().iter().copied().peekable());
-        let mut keys = Vec::with_capacity(wanted);
-        while keys.len() < wanted {
-            let heads = [&mut first, &mut second].map(|lane| lane.as_mut()?.peek().copied());
-            let next = match heads {
-                [Some(one), Some(other)] if other < one => second.as_mut(),
-                [Some(_), _] => first.as_mut(),
-                _ => second.as_mut(),
-            };
-            let Some(place) = next.and_then(Iterator::next) else {
-                break;
-            };
-            if place.at_ms > now_ms || hidden_from.is_some_and(|last| place > last) {
-                break;
-            }
-            keys.push(Key::unpack(place.key));
-        }
-        namespace.live.warm(keys.iter().copied());
-        keys.into_iter().filter_map(|key| namespace.live.get(key)).collect()
+        let spilled = lanes.clone().filter(|due| due.has_spilled());
+        let hidden_from = spilled.filter_map(|due| due.window().last()).min();
+        let mut places: Vec<&DuePlace> = lanes
+            .flat_map(|due| due.window().iter().take(wanted))
+            .filter(|place| place.at_ms <= now_ms && hidden_from.is_none_or(|last| *place <= last))
+            .collect();
+        places.sort_unstable();
+        places.truncate(wanted);
+        let keys = places.iter().map(|place| Key::unpack(place.key));
+        namespace.live.warm(keys.clone());
+        keys.filter_map(|key| namespace.live.get(key)).collect()
     }
 
     fn grant(

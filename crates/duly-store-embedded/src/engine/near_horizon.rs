@@ -79,7 +79,7 @@ pub(super) struct NearHorizon {
 pub(super) struct KindHorizon {
     pub(super) calendar: Calendar<PackedKey>,
     /// Burst queue: timers that became due together with a large number of others.
-    burst: BurstQueue,
+    pub(super) burst: BurstQueue,
     end_ms: u64,
     /// Lower bound of the times of waiting entries after the end; the earliest may be cancelled by now.
     beyond_ms: u64,
@@ -98,36 +98,6 @@ impl Default for KindHorizon {
 }
 
 impl KindHorizon {
-    /// Takes out the due timers, if they are at most `limit`. If there are more, they enter the burst
-    /// queue.
-    pub(super) fn pop_due(&mut self, now_ms: u64, limit: usize, out: &mut Vec<DueTimer>) {
-        self.burst.take(&mut self.calendar, now_ms, limit, out);
-    }
-
-    /// Takes out one slice of a namespace from the burst queue. Returns the namespace and the number of
-    /// timers visited.
-    pub(super) fn pop_slice(
-        &mut self,
-        now_ms: u64,
-        out: &mut Vec<DueTimer>,
-    ) -> Option<(u32, usize)> {
-        self.burst.take_slice(&mut self.calendar, now_ms, out)
-    }
-
-    /// Returns timers to the burst queue that a slice had no time for.
-    pub(super) fn return_unfinished(
-        &mut self,
-        number: u32,
-        left: impl DoubleEndedIterator<Item = DueTimer>,
-    ) {
-        self.burst.return_unfinished(number, left);
-    }
-
-    /// Returns `true` if the burst queue is not empty.
-    pub(super) const fn has_bursts(&self) -> bool {
-        !self.burst.is_empty()
-    }
-
     fn len(&self) -> usize {
         self.calendar.len() + self.burst.len()
     }

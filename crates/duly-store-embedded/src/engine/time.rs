@@ -62,7 +62,8 @@ impl Engine {
         let mut popped = std::mem::take(&mut self.popped);
         let now_ms = self.clock_of(kind);
         let mut budget = StepBudget::for_pass();
-        self.near_horizon.kind_mut(kind).pop_due(now_ms, PASS_MAX, &mut popped);
+        let horizon = self.near_horizon.kind_mut(kind);
+        horizon.burst.take(&mut horizon.calendar, now_ms, PASS_MAX, &mut popped);
         self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
         for due in popped.drain(..) {
             self.count_due_timer(kind, due, &mut budget);
@@ -70,8 +71,9 @@ impl Engine {
         let mut visits = 0;
         while visits < PASS_MAX
             && !budget.is_spent()
+            && let horizon = self.near_horizon.kind_mut(kind)
             && let Some((number, visited)) =
-                self.near_horizon.kind_mut(kind).pop_slice(now_ms, &mut popped)
+                horizon.burst.take_slice(&mut horizon.calendar, now_ms, &mut popped)
         {
             visits += visited;
             self.namespaces.warm_live(popped.iter().map(|(_, packed)| Key::unpack(*packed)));
@@ -80,9 +82,10 @@ impl Engine {
                 self.count_due_timer(kind, popped[done], &mut budget);
                 done += 1;
             }
-            self.near_horizon.kind_mut(kind).return_unfinished(number, popped.drain(..).skip(done));
+            let burst = &mut self.near_horizon.kind_mut(kind).burst;
+            burst.return_unfinished(number, popped.drain(..).skip(done));
         }
-        self.busy |= self.near_horizon.kind_mut(kind).has_bursts();
+        self.busy |= !self.near_horizon.kind_mut(kind).burst.is_empty();
         self.popped = popped;
     }
 

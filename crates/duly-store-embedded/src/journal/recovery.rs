@@ -168,10 +168,7 @@ pub(crate) fn open_sealed(
     sequence: u64,
     manifest: &Manifest,
 ) -> Result<(Arc<dyn File>, u64), OpenError> {
-    let name = super::segment_name(sequence);
-    let file = disk.open(&name)?;
-    let length = file.len()?;
-    checks::check_length(&name, length)?;
+    let (name, file, length) = checks::open(disk, sequence)?;
     let mut bytes = [0; segment::HEADER_BYTES as usize];
     file.read_exact_at(0, &mut bytes)?;
     let header = segment::Header::read(&bytes)

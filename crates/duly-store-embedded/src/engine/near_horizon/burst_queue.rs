@@ -31,7 +31,7 @@ const SLICE_TIMERS: usize = 64;
 
 /// The burst queue.
 #[derive(Debug, Default)]
-pub(super) struct BurstQueue {
+pub(in crate::engine) struct BurstQueue {
     queues: FxHashMap<u32, BlockQueue<DueTimer>>,
     /// Namespaces with a queue, in the order of their slices.
     slice_order: VecDeque<u32>,
@@ -40,28 +40,28 @@ pub(super) struct BurstQueue {
 }
 
 impl BurstQueue {
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(in crate::engine) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(in crate::engine) const fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the memory of its content. It walks nothing.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(in crate::engine) fn heap_bytes(&self) -> usize {
         (self.len + self.gathered.capacity()) * size_of::<DueTimer>()
     }
 
     /// Returns the time of one of its timers, all of which are due.
-    pub(super) fn first_ms(&self) -> Option<u64> {
+    pub(in crate::engine) fn first_ms(&self) -> Option<u64> {
         let queue = self.queues.get(self.slice_order.front()?)?;
         queue.front().map(|(at_ms, _)| *at_ms)
     }
 
     /// Takes the due timers out of a calendar: into `out` if they are at most `limit`, otherwise into the
     /// queues.
-    pub(super) fn take(
+    pub(in crate::engine) fn take(
         &mut self,
         calendar: &mut Calendar<PackedKey>,
         now_ms: u64,
@@ -80,7 +80,7 @@ impl BurstQueue {
 
     /// Takes out one slice of the next namespace. Returns the namespace and the number of timers visited,
     /// or `None` if the queues are empty.
-    pub(super) fn take_slice(
+    pub(in crate::engine) fn take_slice(
         &mut self,
         calendar: &mut Calendar<PackedKey>,
         now_ms: u64,
@@ -113,7 +113,7 @@ impl BurstQueue {
     }
 
     /// Returns timers that a slice had no time for, to the front of the namespace's queue.
-    pub(super) fn return_unfinished(
+    pub(in crate::engine) fn return_unfinished(
         &mut self,
         number: u32,
         left: impl DoubleEndedIterator<Item = DueTimer>,

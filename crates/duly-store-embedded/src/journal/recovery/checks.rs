@@ -1,7 +1,9 @@
 //! Checks of the names, headers and tails of segments, before and after their frames are read.
 
+use std::sync::Arc;
+
 use crate::{
-    disk::Disk,
+    disk::{Disk, File},
     format::{ALIGN, segment},
     journal::segment_name,
     manifest::Manifest,
@@ -48,13 +50,25 @@ pub(super) fn check_header(
 
 /// Checks the length of a segment's file. Segments have their full length before they get their name, so
 /// another length is not a trace of a crash.
-pub(super) fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
+fn check_length(name: &str, length: u64) -> Result<(), OpenError> {
     if (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&length) {
         return Ok(());
     }
     let what =
         format!("it has {length} bytes; segments have {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}");
     Err(damaged(name, 0, &what))
+}
+
+/// Opens a segment. Returns the name of its file, and its length, which is checked.
+pub(super) fn open(
+    disk: &dyn Disk,
+    sequence: u64,
+) -> Result<(String, Arc<dyn File>, u64), OpenError> {
+    let name = segment_name(sequence);
+    let file = disk.open(&name)?;
+    let length = file.len()?;
+    check_length(&name, length)?;
+    Ok((name, file, length))
 }
 
 /// Checks that a replay point can be in the segment with this header.

@@ -7,14 +7,13 @@
 use crate::{
     disk::Disk,
     format::record::{self, Decoded},
-    journal::segment_name,
     manifest::Manifest,
     numbered::damaged,
     open::{OpenError, Result},
 };
 
 use super::{
-    checks::{check_header, check_length},
+    checks::{check_header, open},
     scan::{Frame, Scan},
     walk::{Halt, WholeFrame},
 };
@@ -41,10 +40,7 @@ pub(crate) fn read_segment(
     sequence: u64,
     each: &mut dyn FnMut(u64, Decoded),
 ) -> Result<Option<SegmentContents>> {
-    let name = segment_name(sequence);
-    let file = disk.open(&name)?;
-    let length = file.len()?;
-    check_length(&name, length)?;
+    let (name, file, length) = open(disk, sequence)?;
     let mut scan = Scan::new(file.as_ref(), length, manifest.frame_seed(), 0, 0);
     let Some(header) = scan.segment_header()? else {
         if scan.later_frame(|_| true)?.is_none() {

@@ -9,7 +9,7 @@ use crate::{
     disk::{self, Disk, File},
     format::{self, ALIGN, frame, record, segment},
     index::Location,
-    journal::{DIR, segment_name},
+    journal::DIR,
     manifest::{self, Manifest},
     numbered::damaged,
     open::{OpenError, Result},
@@ -17,7 +17,7 @@ use crate::{
 
 use super::{
     FoundSegment, Progress, RecoveredJournal, ReplayPoint,
-    checks::{check_header, check_length, check_point, check_tail, sequences_from},
+    checks::{check_header, check_point, check_tail, open, sequences_from},
     scan::{Frame, Scan},
 };
 
@@ -170,10 +170,7 @@ pub(super) fn walk(
 fn segments(disk: &dyn Disk, from: Option<ReplayPoint>) -> Result<Vec<NamedSegment>, Halt> {
     let sequences = sequences_from(disk, from)?.into_iter();
     let open = sequences.map(|sequence| {
-        let name = segment_name(sequence);
-        let file = disk.open(&name)?;
-        let length = file.len()?;
-        check_length(&name, length)?;
+        let (name, file, length) = open(disk, sequence)?;
         Ok(NamedSegment { sequence, name, file, length })
     });
     open.collect()
