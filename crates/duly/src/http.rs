@@ -222,6 +222,7 @@ impl HttpResponse {
 
 /// Returns the failure for a response that cannot be parsed.
 fn unparsed_failure(server: &Url, error: &serde_json::Error) -> Failure {
+    let server = failed_call::shown(server);
     not_duly_failure(format_args!("the response of {server} cannot be parsed ({error})"))
 }
 

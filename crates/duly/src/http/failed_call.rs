@@ -20,7 +20,7 @@ pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hin
         let what = "but not as a Duly server: check the address";
         return Failure::coded(
             "not_duly",
-            format_args!("{server} responded with {status}, {what}{hint}"),
+            format_args!("{} responded with {status}, {what}{hint}", shown(server)),
         );
     };
     let message = if is_about_path(&problem, server.path()) {
@@ -226,6 +226,14 @@ mod tests {
         ] {
             assert_eq!(message(body), expected);
         }
+    }
+
+    #[test]
+    fn password_of_the_address_is_not_shown() {
+        let server = Url::parse("http://me:hunter2@127.0.0.1:1").expect("an address");
+        let failure = refusal(&server, StatusCode::NOT_FOUND, "<html>", &[]);
+        let message = format!("{failure:?}");
+        assert!(message.contains("127.0.0.1") && !message.contains("hunter2"), "{message}");
     }
 
     #[test]
