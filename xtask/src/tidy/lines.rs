@@ -1,7 +1,8 @@
 //! `cargo xtask tidy --lines`: counts the lines of code of each crate.
 //!
 //! Blank lines, comments, tests and generated code do not count. Code that only tests use does not count
-//! either: the conformance suites, the strategies of property tests, the simulated disk.
+//! either: modules behind `#[cfg(test)]`, the conformance suites, the strategies of property tests, the
+//! simulated disk.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,9 @@ const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
 /// Returns a table of the crates with their lines: the product, then the rest, each with its sum.
 pub(super) fn table(files: &[File]) -> String {
     let (mut product, mut harness) = (BTreeMap::new(), BTreeMap::new());
-    for file in files.iter().filter(|file| is_counted(file)) {
+    let for_tests = test_modules(files);
+    let is_for_tests = |file: &File| for_tests.iter().any(|module| is_in(&file.path, module));
+    for file in files.iter().filter(|file| is_counted(file) && !is_for_tests(file)) {
         let name = crate_name(&file.path);
         let part = if HARNESS.contains(&name) { &mut harness } else { &mut product };
         let scripts = if file.path.ends_with(".lua") { ", Lua" } else { "" };
@@ -37,6 +40,36 @@ fn is_counted(file: &File) -> bool {
     let is_source = file.path.contains("/src/");
     let is_for_tests = FOR_TESTS.iter().any(|part| file.path.contains(part));
     is_source && !file.is_test() && !file.is_generated() && !is_for_tests
+}
+
+/// Returns the paths, without `.rs`, of the modules that are compiled for tests only.
+fn test_modules(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for File { path, text } in files {
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let folder = match name {
+            "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
+            name => format!("{folder}/{}", name.trim_end_matches(".rs")),
+        };
+        let mut lines = text.lines().map(str::trim);
+        while let Some(line) = lines.next() {
+            if line != "#[cfg(test)]" {
+                continue;
+            }
+            let item = lines.by_ref().find(|line| !line.starts_with('#')).unwrap_or_default();
+            if let Some((_, name)) = item.trim_end_matches(';').split_once("mod ")
+                && item.ends_with(';')
+            {
+                found.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    found
+}
+
+/// Returns `true` if a file is this module or a part of it.
+fn is_in(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 fn crate_name(path: &str) -> &str {
@@ -86,8 +119,12 @@ mod tests {
             "crates/duly-store/src/conformance/cases.rs",
             "crates/duly-bench/src/lib.rs",
         ];
-        let table = table(&files.map(file));
-        assert!(table.contains("       1  duly-core\n       1  product\n"), "{table}");
+        let mut files = files.map(file).to_vec();
+        files[0].text += "#[cfg(test)]\npub(crate) mod fixture;\n";
+        files.push(file("crates/duly-core/src/fixture.rs"));
+        files.push(file("crates/duly-core/src/fixture/part.rs"));
+        let table = table(&files);
+        assert!(table.contains("       3  duly-core\n       3  product\n"), "{table}");
         assert!(table.contains("       1  duly-bench\n"), "{table}");
     }
 }
