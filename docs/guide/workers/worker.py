@@ -45,7 +45,7 @@ class Never(Exception):
 
 
 def say(what):
-    """For whoever looks after the worker; standard output is for what became of firings."""
+    """For the operator of the worker; standard output is for the results of firings."""
     print(what, file=sys.stderr, flush=True)
 
 
@@ -201,7 +201,7 @@ def main():
             print(f"{firing['id']}  attempt {firing['attempt']}  {done}", flush=True)
         if settlements:
             for firing, outcome in zip(firings, server.settle(settlements)):
-                if outcome == "lease_lost":  # somebody else has it now, and knows the delivery id
+                if outcome == "lease_lost":  # another worker has it now, with the same delivery id
                     print(f"{firing['id']}  lease lost", flush=True)
         heartbeat.watch([])
 
