@@ -1,64 +1,76 @@
-//! Limits of a namespace that all shards keep together: `max_pending` and `max_dead`.
+//! Quotas: the limits of a namespace that apply to the sum over all shards, `max_pending` and `max_dead`.
 //!
-//! A Lua script runs in one shard, so no script can count all shards. Each shard has a *quota* of each
-//! limit, and is full when its use has reached the quota. The quota of a shard is the sum of:
+//! A Lua script runs in one shard, so no script can count all shards. So each shard has a *quota* of each
+//! limit. Its *use* (pending timers, or dead letters) may reach the quota; then the shard is *full*.
 //!
-//! - the even split of the present limit (the first shards get one more where the limit does not divide);
-//! - what an allocation gave the shard beyond that, which may be negative (see below);
-//! - what the shard received, minus what it sent.
+//! An *allocation* is one division of a limit over the shards. A new one begins only when the limit is
+//! lowered. Within an allocation, the quota of a shard is the sum of three terms:
 //!
-//! Before a full shard refuses a call, the node that serves the call *rebalances*: it reads the state of
-//! all shards and moves unused quota to the full one, through the namespace's coordinator shard. If there
-//! is none, the call is refused, and this node does not search again for this limit for a second. So a
-//! call is refused while the use of all shards is below the limit only within that second, or while a
-//! lower limit is being allocated.
+//! - the even split of the limit, as of the settings that this shard has (the first shards get one more if
+//!   the limit does not divide);
+//! - the correction that the allocation recorded for the shard: the share that it got, minus the even
+//!   split of that time; it may be negative;
+//! - the total that the shard has received, minus the total that it has sent.
+//!
+//! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that
+//! serves the call *rebalances*:
+//!
+//! 1. It reads the quota and the use of all shards, and moves unused quota to the full shard through the
+//!    namespace's coordinator shard.
+//! 2. If no shard has unused quota, the call is refused. This node does not rebalance for this limit again
+//!    for a second.
+//! 3. A message names the allocation and the running total of its sender ("7 sent in all"), never an amount.
+//! 4. A script that sends lowers the quota and raises the sent total. It sends unused quota only.
+//! 5. A script that receives a total above the stored one raises the quota by the difference and stores
+//!    the new total. An equal or smaller total has no effect.
+//! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and
+//!    sends the total again.
 //!
 //! ```text
-//!   shard ── sent 7 in total ──► coordinator shard ── sent 4 in total ──► full shard
-//!     '>coordinator' = 7          '<shard' = 7   '>full' = 4         '<coordinator' = 4
-//!
-//!   '>x': total sent to x, '<x': total received from x, each kept by the shard above it
+//!   shard A (unused quota)          coordinator shard C              shard F (full)
+//!   sent to C: 7        ──"7"──►    received from A: 7
+//!                                   sent to F: 4        ──"4"──►     received from C: 4
+//!                                   (keeps 3 for the next shard)
 //! ```
 //!
-//! **Transfers.** What must stay true (`scripts/transfer.lua`, `plan.rs`):
+//! **A higher limit** raises the even split, and with it the quota of each shard as soon as the shard has
+//! the new settings. The allocation and its totals stay.
 //!
-//! 1. A message names the allocation and carries the sender's running total ("I have sent you 7"), never an
-//!    amount.
-//! 2. Sending lowers the quota and raises the total in one script, and takes unused quota only. Receiving
-//!    raises the quota by the new total minus the total received before, and stores it, in one script.
-//! 3. Within an allocation totals only grow. A repeated or older message has no effect, so a call may be
-//!    lost, late or made twice.
-//! 4. A lost message leaves a sent total above the received one. The next rebalance sees that and sends
-//!    the total again.
-//! 5. The quotas and the transfers under way never add up to more than the limit. So the use of all shards
-//!    never exceeds it, but for the limitations below.
+//! **A lower limit** could make the quota of a shard that sent much negative, while the receiver keeps what
+//! it got: together they would exceed the limit. So it begins a new allocation, named by the version of the
+//! settings that lowered the limit (`scripts/put.lua`, `allocation.rs`):
 //!
-//! **A higher limit** raises the even split, and with it the quota of each shard as soon as the shard has the
-//! new limit. Allocation and transfers stay as they are.
+//! 7. A shard that has this version has no quota of the limit and forgets its totals. It refuses every call
+//!    that needs quota, until rule 9 gives it a share.
+//! 8. When all shards have the version, a node counts their use. If the use is not below the limit, no shard
+//!    gets a quota; a later call counts again.
+//! 9. Otherwise the coordinator shard records the share of each shard, once: its use, and an even split of
+//!    the rest. Each shard takes its share once.
+//! 10. The call that changes the limit carries out these steps as far as it can. Later, a call that is about
+//!     to be refused continues them.
+//! 11. If the coordinator shard has lost this record, or a version that other shards have, a new allocation
+//!     begins.
 //!
-//! **A lower limit** could leave a sender below zero while a receiver keeps what it got. So the change
-//! starts a new *allocation* of this limit (`scripts/put.lua`, `allocation.rs`), named by the version of
-//! the settings:
+//! What must stay true, within one allocation:
 //!
-//! 6. A shard that has the new version has no quota of this limit, refuses, and forgets its transfers. It
-//!    receives nothing that belongs to another allocation.
-//! 7. When all shards have the version, their use is counted, which cannot grow meanwhile. If it is below
-//!    the limit, the coordinator shard records once what each shard gets: its use, and an even split of
-//!    the rest. Each shard takes that once.
-//! 8. While the use is not below the limit, no shard gets a quota.
-//! 9. The call that changes the limit carries these steps out as far as it can. Later, a call that a shard
-//!    would refuse continues them first.
-//! 10. If the coordinator shard has lost what it recorded, or has lost a version that other shards have, a
-//!     new allocation begins.
+//! 1. The quotas, and the transfers under way (sent and not yet received), never add up to more than the
+//!    limit. So the use of all shards does not exceed the limit, except when the limit was just lowered
+//!    below the use, and except for the limitations.
+//! 2. Totals only grow. So a message may be lost, late or repeated.
+//! 3. No transfer of one allocation counts in another.
+//! 4. While shares are counted (rules 7 to 9), no shard admits anything that needs quota.
+//!
+//! A call may be refused although the use of all shards is below the limit: within the second of rule 2, and
+//! while a lower limit is being allocated.
 //!
 //! Limitations:
 //!
-//! * A failover that loses what its shard had sent leaves that quota at two shards.
-//!   `Options::min_replicas` makes that rare.
-//! * Redrives are not checked against `max_pending`, as in a store of one shard.
-//! * `max_dead` stops claims. A shard without a dead letter claims even without a quota (an exception to 6);
-//!   otherwise a limit smaller than the number of shards would stop most of them. Firings under way may
-//!   become dead letters past the limit.
+//! * A failover that loses the record of a send leaves that quota at two shards. `Options::min_replicas`
+//!   makes this rare.
+//! * A redrive of a dead letter is not checked against `max_pending`, as in a store of one shard.
+//! * `max_dead` stops claims, not dead letters. A shard without a dead letter grants claims even without a
+//!   quota: otherwise a limit smaller than the number of shards would stop most shards. And firings under
+//!   way may become dead letters beyond the limit.
 
 use std::{
     collections::{BTreeMap, HashMap},

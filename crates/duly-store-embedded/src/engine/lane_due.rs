@@ -1,5 +1,5 @@
-//! The due timers of one lane and kind (first attempts, or retries), from the time when they become due
-//! until they are claimed.
+//! The due timers of one lane and kind, from the time when they become due until they are claimed. A lane is
+//! the queue of one receiver, or of the consumers of a namespace. The kinds are first attempts and retries.
 //!
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
@@ -7,24 +7,27 @@
 //!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! A backlog may be as large as the store. So only its earliest timers are kept in memory, as *places* in
-//! due order; the others are only counted. All of them have the flag *counted due* in the index, which
-//! means: counted here.
+//! A backlog may be as large as the store. So only its earliest timers are kept in memory, as *places*: the
+//! time of the timer, the location of its record, and its key. Due order is the order of places. All other
+//! timers are only counted. The flag *counted due* of an index entry means that the timer is in one of the
+//! three groups here: resident, spilled or unreadable.
 //!
-//! 1. A timer that becomes due enters the window if it is earlier than the last one there, or if nothing is
-//!    spilled and there is room. Otherwise it is spilled. If the window is full, its last timer is spilled.
-//! 2. When the window holds less than a quarter of `capacity` and timers are spilled, a refill finds the
+//! 1. A timer that becomes due enters the window if it is earlier than the last one of the window, or if
+//!    nothing is spilled and the window is not full. Otherwise it is spilled.
+//! 2. If the window has more than `capacity` timers then, its last one is spilled.
+//! 3. When the window holds less than a quarter of `capacity` and timers are spilled, a refill finds the
 //!    earliest of them in the index ([`super::refill`]).
-//! 3. A timer whose record could not be read has the flag *unreadable* as well. Claims and refills skip it.
+//! 4. A timer whose record could not be read has the flag *unreadable* as well. Claims and refills skip it.
 //!    [`super::unreadable`] sets the flag, and removes it when a later read succeeds.
-//! 4. A timer leaves when it is claimed, cancelled, or changed to a later time.
+//! 5. A timer leaves when it is claimed, cancelled, or gets another time. If the new time has come, it
+//!    becomes due again by rule 1.
 //!
 //! What must stay true:
 //!
-//! 1. If the window is not empty, no spilled timer is earlier than its last. There are two exceptions. A
-//!    timer that becomes due, or readable, during a refill may be earlier: the refill remembers it and
-//!    brings it in. And when the rewriter moves records, the order among timers of the same millisecond may
-//!    change.
+//! 1. If the window is not empty, no spilled timer is earlier than the last one of the window. There are two
+//!    exceptions. A timer that becomes due, or readable, during a refill may be earlier: it counts as
+//!    spilled until the refill brings it in. And timers of the same millisecond are in the order of their
+//!    records, which changes when the rewriter moves records.
 //! 2. A place in the window has the present time and the present location of its entry: it is replaced when
 //!    the rewriter moves the record.
 //! 3. The length (resident, spilled and unreadable) is the exact number of entries of this lane and kind

@@ -1,42 +1,49 @@
 //! The near horizon: calendars of the timers that can be claimed soon.
 //!
-//! A timer passes through these places:
+//! There are two kinds of waiting: first attempts, whose times are by the wall clock, and retries, whose
+//! times are by the steady clock. Each kind has a calendar of its own. The index of a namespace has every
+//! timer of it, in no order of time. A timer passes through these places:
 //!
 //! ```text
 //!   index ──sweep──► calendar of its kind ──its time comes──► due timers of its lane (lane_due.rs) ─► claim
-//!                         └──too many for a pass──► burst queue (burst_queue.rs) ──┘
+//!                         └──more than a pass handles──► burst queue (burst_queue.rs) ──┘
 //! ```
 //!
-//! The index of a namespace has every timer of it, in no order of time. There are two kinds of waiting, each
-//! with a calendar and a clock of its own: first attempts (wall clock) and retries (steady clock).
-//! For each kind:
+//! A *pass* is the part of an engine step that counts timers as due in their lanes. It handles a bounded
+//! number. For each kind there are two bounds of time, and a third during a sweep:
 //!
 //! ```text
 //!            now            end_ms                      target_ms of a sweep
 //!   ──────────┼────────────────┼──────────────────────────────┼──────────────►
-//!   due       │  in a calendar │  found by the sweep under way│  in the index only
+//!   due, or   │  in a calendar │  found by the sweep under way│  in the index only
+//!   to be popped
 //! ```
+//!
+//! - `end_ms`: the calendar has the timers before it.
+//! - `beyond_ms`: no waiting timer at or after `end_ms` is earlier than this. The engine knows by it when
+//!   to sweep next and when to wake.
+//! - `target_ms`: the `end_ms` that a sweep will set.
 //!
 //! How it works:
 //!
 //! 1. A sweep walks the indexes of all namespaces in small steps and collects the timers from `end_ms` to
-//!    its target. If there are more than a calendar should hold, it keeps the earliest and moves its target
-//!    back accordingly. When all collected timers are in the calendar, `end_ms` becomes the target.
+//!    its target. If there are more than a calendar should hold, it keeps the earliest and lowers its
+//!    target to exclude the others. When all collected timers are in the calendar, `end_ms` becomes the
+//!    target.
 //! 2. A timer that begins to wait, or waits for another time now, enters the calendar if its time is before
-//!    `end_ms`; otherwise it lowers `beyond_ms`. A sweep under way collects it, too.
-//! 3. A calendar that received too many timers in this way is rebuilt: the next sweep collects from the
-//!    earliest waiting timer on, into a new calendar that replaces it.
-//! 4. No entry is ever searched in a calendar and removed. A timer that was cancelled, or has another time
-//!    by now, leaves a stale entry. The code that pops an entry compares it with the
-//!    index.
+//!    `end_ms`; otherwise it lowers `beyond_ms`. If its time is before the target of a sweep under way, that
+//!    sweep collects it.
+//! 3. A calendar that received too many timers by rule 2 is rebuilt: the next sweep collects all waiting
+//!    timers before its target, into a new calendar. The old one is used until the new one is complete.
+//! 4. A calendar is never searched. A timer that was cancelled, or has another time by now, leaves a stale
+//!    item. The code that pops an item compares it with the index.
 //!
-//! What must stay true, for each kind. An entry *waits* if its record is on disk and it is not leased, not
-//! counted as due in its lane, and not put off because a clock stepped back:
+//! What must stay true, for each kind. A timer *waits* if its record is on disk and it is not leased, not
+//! counted as due in its lane, and not deferred after a step back of the clock (`step_back.rs`):
 //!
-//! 1. Every waiting entry before `end_ms` is in the calendar or in the burst queue, also after its time has
+//! 1. Every waiting timer before `end_ms` is in the calendar or in the burst queue, also after its time has
 //!    come, until a pass has counted it as due.
-//! 2. `beyond_ms` is a lower bound of the times of waiting entries at or after `end_ms`. By it the engine
-//!    knows when the next sweep is wanted and by when to wake.
+//! 2. `beyond_ms` is a lower bound of the times of waiting timers at or after `end_ms`.
 
 use duly_core::NamespaceName;
 use duly_wheel::Calendar;

@@ -1,34 +1,34 @@
-//! Reads the journal at a start, and distinguishes its regular end from damage.
+//! Reads the journal when a store is opened, and distinguishes its regular end from proven damage.
 //!
-//! A frame is one group commit; its lsn is a number, one more for each frame. The *epoch* is a number in the
-//! manifest that grows by one at every start, and each frame has the epoch in which it was written. A frame
-//! is valid here if its checksums are right, its lsn is the next one, and its epoch is not older than that
-//! of the frame before it.
+//! A *frame* is one group commit. Lsns number the frames one after the other, over all segments. The *epoch*
+//! is a number in the manifest that grows by one at every start; a frame carries the epoch in which it was
+//! written. A frame is acknowledged only when it is on disk.
 //!
-//! Frames are read in order. A segment ends at the first place without a valid next frame. After that place
-//! the file may have zeros, frames of an earlier use of the file (their lsns are lower), or what is left of
-//! frames that a crash interrupted:
+//! A frame is valid here if its checksums are right, its lsn is the next one, and its epoch is not older
+//! than that of the last valid frame. The *end point* of a segment is the first place without a valid frame.
+//! After it the file can have zeros, frames of an earlier use of the file (their lsns are lower), frames that
+//! an earlier start discarded (rule 5), or parts of frames that a crash interrupted.
 //!
-//! 1. **If another segment follows**, it must begin with the very next lsn, because a segment is completely
-//!    synced before the next one begins. Otherwise frames are missing, and the start is refused.
-//! 2. **In the last segment** a frame after the place may prove that frames are missing. Each frame says
-//!    which lsn was known to be on disk when it was written (`lag`, see [`crate::format::frame`]). If a frame
-//!    with a higher lsn says that of the missing frame, the missing frame was damaged after it could be
-//!    acknowledged, and the start is refused. A clean stop writes a closing frame, which has no records,
-//!    only to say that of the frame before it.
-//! 3. Without such proof the journal ends at the place. If bytes of an incomplete or damaged frame stand
-//!    there (a torn tail), it is unknown whether that frame was acknowledged: the result is
-//!    [`Tail::Unknown`], and the start reports it.
-//! 4. The journal continues with the missing lsn, in the next epoch. So no frame that is left behind the
-//!    place can be taken for its continuation (5).
-//! 5. A frame with an older epoch than the frame before it is left over from before an earlier start, which
-//!    ended the journal in front of it. It is not valid, and proves nothing.
-//! 6. No frame may have a later epoch than the manifest. Otherwise the manifest is an old copy: frames that
-//!    are written from now on would count as older than those that are there. The start is refused.
-//! 7. A journal without a segment is refused, unless the epoch says that the first segment was never
-//!    durable.
+//! 1. **If another segment follows**, its header must have the lsn after the last valid frame, because a
+//!    segment is completely synced before the next one begins. Otherwise frames are missing, and the start is
+//!    refused.
+//! 2. **In the last segment** a frame after the end point may prove damage. Each frame records the newest lsn
+//!    that was on disk when it was written, as a distance from its own (`lag`, see
+//!    [`crate::format::frame`]). If a frame with a higher lsn records that the missing frame was on disk, that
+//!    frame may have been acknowledged and was damaged later: the start is refused. A clean stop writes a
+//!    closing frame without records, only to record that the last frame is on disk.
+//! 3. Without such proof the journal ends at the end point. If it has bytes of an incomplete or damaged frame
+//!    (a torn tail), it is unknown whether that frame was acknowledged: the result is [`Tail::Unknown`], and
+//!    the log of the start reports it.
+//! 4. The store then writes the missing lsn, in the next epoch.
+//! 5. So a frame whose epoch is older than that of the last valid frame was discarded by an earlier start,
+//!    which ended the journal before it. It is not valid, and proves nothing.
+//! 6. No valid frame may have a later epoch than the manifest. Otherwise the manifest is an old copy, and
+//!    frames that are written from now on could not be told from those that are there. The start is refused.
+//! 7. A journal without a segment is refused, unless the manifest has the epoch of a store whose first
+//!    segment was never durable.
 //!
-//! This module writes nothing, so a directory that it refuses is unchanged.
+//! Recovery writes nothing, so a directory that it refuses is unchanged.
 //!
 //! ```text
 //!   walk (segments, checks) ─► frames ─┬─► recover          reads what the index needs, in another thread
