@@ -14,8 +14,6 @@
 //! 4. The records themselves are read by the auditor's samples and, all of them, by `duly store check`
 //!    (`at_rest.rs`).
 
-use std::collections::BTreeMap;
-
 use duly_core::NamespaceName;
 
 use crate::{
@@ -182,20 +180,20 @@ impl Engine {
         broken
     }
 
-    fn broken_files(&self) -> impl Iterator<Item = BrokenInvariant> {
-        let mut entries: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+    fn broken_files(&self) -> Vec<BrokenInvariant> {
+        let mut sums: Vec<(u64, u64)> = vec![(0, 0); usize::from(u16::MAX) + 1];
         for (_, namespace) in self.namespaces.iter() {
             for entry in counted_indexes(namespace).into_iter().flat_map(Index::entries) {
-                entries.entry(entry.location().slot()).or_default().0 += 1;
+                sums[usize::from(entry.location().slot())].0 += 1;
             }
         }
         for (slot, _, counts) in self.files.iter() {
-            entries.entry(slot).or_default().1 = counts.live;
+            sums[usize::from(slot)].1 = counts.live;
         }
-        entries
-            .into_iter()
-            .filter(|(_, (entries, counted))| entries != counted)
-            .map(|(slot, (entries, counted))| BrokenInvariant::File { slot, entries, counted })
+        let differing =
+            (0..=u16::MAX).zip(sums).filter(|(_, (entries, counted))| entries != counted);
+        let broken = |(slot, (entries, counted))| BrokenInvariant::File { slot, entries, counted };
+        differing.map(broken).collect()
     }
 
     /// Returns a readable description of the place of an entry's record.

@@ -278,6 +278,17 @@ fn total_due_count_is_corrected_with_lane_count() {
     assert_eq!(bench.engine.namespaces.overdue(), 1);
 }
 
+/// Regression: `duly store check` called a store damaged whose checkpoint named such a lane.
+#[test]
+fn lane_that_a_checkpoint_names_without_timers_is_no_fault() {
+    let mut bench = Bench::new();
+    bench.schedule("a", HOUR);
+    let number = bench.number();
+    let lanes = &mut bench.engine.namespaces.get_mut(number).unwrap().lanes;
+    lanes.restore(7, Some(LaneKey::Origin("https://receiver.example".into())));
+    assert_eq!(bench.engine.broken_invariants(), []);
+}
+
 #[test]
 fn counts_of_changing_namespace_are_not_compared() {
     let mut bench = Bench::new();

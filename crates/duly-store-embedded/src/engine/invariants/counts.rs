@@ -123,6 +123,8 @@ impl Counts {
             };
             (slot, tally)
         });
+        // A checkpoint may name a lane whose last timer has ended since.
+        let lanes = lanes.filter(|(_, tally)| *tally != LaneCounts::default());
         Self {
             entries: namespace.live.len() as u64,
             first: namespace.first,

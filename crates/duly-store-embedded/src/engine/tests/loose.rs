@@ -4,7 +4,10 @@
 //! Its state is kept for each frame. After a crash the frames on the disk decide which state it must
 //! have, to the last count.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use duly_core::{
     Destination, Millis, NamespaceName, Payload, Schedule, Settings,
@@ -29,8 +32,10 @@ use crate::{
     engine::{
         Engine,
         background_work::{BackgroundWork, Completion},
+        invariants::at_rest::StateAtRest,
     },
     journal::SyncMark,
+    manifest::Manifest,
     options::Options,
 };
 
@@ -336,6 +341,15 @@ impl Loose {
         self.engine.settle(&settlement).unwrap();
     }
 
+    /// Checks that `duly store check` would find no broken invariant in a store that was not stopped.
+    fn check_at_rest(&self, left: &SimDisk) {
+        let manifest = Manifest::read_both(left).unwrap().expect("it was written").manifest;
+        let disk = Arc::new(left.clone());
+        let clock = Arc::new(self.clock.clone());
+        let state = StateAtRest::load(disk, &manifest, clock, &mut |_| {}).expect("it loads");
+        assert_eq!(state.broken_invariants(), Vec::<String>::new());
+    }
+
     /// Crashes, opens the rest and compares.
     pub(super) fn end(&mut self, end: End) -> Result<(), String> {
         if !self.deleted {
@@ -349,6 +363,7 @@ impl Loose {
             End::Power => self.disk.crash(),
             End::Kill => self.disk.kill(),
         };
+        self.check_at_rest(&left);
         self.openings += 1;
         self.engine = open(&left, &self.clock, self.openings);
         self.disk = left;
