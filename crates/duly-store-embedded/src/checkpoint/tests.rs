@@ -310,7 +310,7 @@ fn an_end_with_wrong_counts_is_noticed() {
     replace(&disk, &damaged);
     assert!(
         CheckpointReader::open(&disk, NUMBER, &manifest()).is_err(),
-        "nobody makes room for those"
+        "no space is freed for those"
     );
 }
 
