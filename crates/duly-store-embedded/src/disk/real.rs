@@ -251,7 +251,7 @@ impl Disk for RealDisk {
             .open(self.root.join(LOCK_NAME));
         let file = match opened {
             Err(e) if e.kind() == io::ErrorKind::NotFound && !writable => {
-                return Ok(Lock::new(directory));
+                return Ok(Lock::new(LockedFiles(vec![directory])));
             }
             opened => opened.map_err(failed)?,
         };
@@ -268,7 +268,7 @@ impl Disk for RealDisk {
                 .and_then(|()| file.set_len(text.len() as u64))
                 .ok();
         }
-        Ok(Lock::new((directory, file)))
+        Ok(Lock::new(LockedFiles(vec![directory, file])))
     }
 
     fn is_shared(&self, name: &str) -> Result<bool, Error> {
@@ -283,6 +283,20 @@ impl Disk for RealDisk {
 
     fn describe(&self) -> String {
         self.shown.to_string()
+    }
+}
+
+/// Files with a `flock`; dropping them releases it.
+///
+/// Closing a file is not enough: a child process that another thread starts holds a copy of the
+/// descriptor until it executes its program, and the lock lasts as long as any copy.
+struct LockedFiles(Vec<std::fs::File>);
+
+impl Drop for LockedFiles {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            flock(file, FlockOperation::Unlock).ok();
+        }
     }
 }
 

@@ -1,4 +1,8 @@
-use std::os::unix::fs::PermissionsExt;
+use std::{
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use super::*;
 use crate::disk::{BLOCK_BYTES, Punched, contract};
@@ -100,6 +104,24 @@ fn a_read_only_opening_sees_the_lock_of_a_server() {
     assert!(matches!(server.lock().unwrap_err(), Error::Locked { .. }));
     drop(looking);
     drop(server.lock().unwrap());
+}
+
+/// Regression: a child process that was being started kept the lock for a moment.
+#[test]
+fn a_released_lock_is_free_while_other_threads_start_processes() {
+    let dir = temp_dir();
+    let disk = RealDisk::open_or_create(dir.path()).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                assert!(Command::new("true").status().unwrap().success());
+            }
+        });
+        let locked = (0..20_000).try_for_each(|_| disk.lock().map(drop));
+        is_done.store(true, Ordering::Relaxed);
+        locked.unwrap();
+    });
 }
 
 /// A `flock` belongs to the file, and another file can get its name.
