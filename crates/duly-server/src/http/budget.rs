@@ -3,7 +3,9 @@
 //! 1. A [`Reservation`] is released when it is dropped.
 //! 2. The last quarter is kept for small bodies and the last sixteenth for tiny ones. So a few large,
 //!    slow bodies and unread lists leave capacity for all other calls.
-//! 3. A call that reads reserves its memory before it reads ([`super::reading`]).
+//! 3. A call that reads reserves its memory before it reads ([`super::reading`]). Its size is unknown
+//!    until then, so such reservations shrink where half of the budget is in use. So a few leases leave
+//!    capacity for the settle calls of their consumers.
 //! 4. A response to a change that was made cannot be refused any more. Without capacity it waits until
 //!    it is the only one that exceeds the budget.
 //! 5. Probes and metrics have a second, small budget.
@@ -107,11 +109,14 @@ impl Budget {
 impl Reservation {
     /// Grows to at least this size, if there is capacity; otherwise nothing changes.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
-        let more = bytes.saturating_sub(self.bytes);
-        if more == 0 {
+        if bytes <= self.bytes {
             return Ok(());
         }
-        let capacity = self.budget.capacity_for(bytes);
+        self.grow_within(bytes, self.budget.capacity_for(bytes))
+    }
+
+    fn grow_within(&mut self, bytes: usize, capacity: usize) -> Result<(), Problem> {
+        let more = bytes.saturating_sub(self.bytes);
         let fits = |used: usize| used.checked_add(more).filter(|sum| *sum <= capacity);
         let used = &self.budget.0.used;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| over_budget())?;
@@ -124,17 +129,19 @@ impl Reservation {
         self.bytes
     }
 
-    /// Grows to the largest size that fits: `bytes`, a quarter of that, and so on down to `least`.
-    /// Returns its bytes.
+    /// Grows to the largest size that fits into half of the budget: `bytes`, a quarter of that, and so
+    /// on; at least to `least`, which may use more. Returns its bytes.
     pub(crate) fn grow_up_to(&mut self, bytes: usize, least: usize) -> Result<usize, Problem> {
+        let half = self.budget.0.bytes_max / 2;
         let mut wanted = bytes;
-        loop {
-            match self.grow_to(wanted) {
-                Ok(()) => return Ok(self.bytes),
-                Err(problem) if wanted <= least => return Err(problem),
-                Err(_) => wanted = (wanted / 4).max(least),
+        while wanted > least {
+            if self.grow_within(wanted, half).is_ok() {
+                return Ok(self.bytes);
             }
+            wanted /= 4;
         }
+        self.grow_to(least)?;
+        Ok(self.bytes)
     }
 
     /// Grows to at least this size, for the response to a change that was made. If needed it exceeds the
@@ -307,14 +314,26 @@ mod tests {
     #[test]
     fn p10_reservations_shrink_with_the_free_budget() {
         let budget = Budget::new(4 * MIB);
-        let others = budget.reserve_unchecked(2 * MIB);
+        let others = budget.reserve_unchecked(MIB);
         let mut reservation = budget.empty_reservation();
         assert_eq!(reservation.grow_up_to(4 * MIB, 1_000).unwrap(), MIB);
         let half = reservation.split(MIB / 2);
         drop(reservation);
-        assert_eq!(used(&budget), 2 * MIB + MIB / 2);
+        assert_eq!(used(&budget), MIB + MIB / 2);
         drop((half, others));
         assert_eq!(used(&budget), 0);
+    }
+
+    /// Regression: three leases of 32 MiB left nothing to the settle calls of a batch consumer.
+    #[test]
+    fn p10_leases_leave_capacity_for_settle_calls() {
+        let budget = Budget::new(4 * MIB);
+        let mut leases: Vec<_> = (0..8).map(|_| budget.empty_reservation()).collect();
+        for lease in &mut leases {
+            lease.grow_up_to(MIB, SMALL_BYTES_MAX).unwrap();
+        }
+        let settle = budget.reserve(MIB / 2);
+        assert!(settle.is_ok(), "{} bytes are in use", used(&budget));
     }
 
     #[test]

@@ -165,7 +165,7 @@ mod tests {
         let lease = LeaseReservation::new(&budget);
         assert_eq!(lease.set_aside(MIB).await, Some(MIB));
         lease.let_go();
-        let others = budget.reserve_unchecked(2 * 1024 * 1024 + 500_000);
+        let others = budget.reserve_unchecked(1024 * 1024 + 500_000);
         assert_eq!(lease.set_aside(MIB).await, Some(MIB / 4), "and as much for the text");
         let more = budget.reserve_unchecked(1024 * 1024);
         lease.let_go();
@@ -175,7 +175,7 @@ mod tests {
             "of the last quarter"
         );
         lease.let_go();
-        let rest = budget.reserve_unchecked(500_000);
+        let rest = budget.reserve_unchecked(1024 * 1024 + 500_000);
         assert_eq!(lease.set_aside(MIB).await, None);
         drop((others, more, rest));
         assert_eq!(lease.set_aside(MIB).await, Some(MIB));
@@ -188,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn p10_no_claim_without_capacity_for_a_large_payload() {
-        let budget = Budget::new(64 * 1024 * 1024);
+        let budget = Budget::new(72 * 1024 * 1024);
         let leases: Vec<_> = (0..3).map(|_| LeaseReservation::new(&budget)).collect();
         leases.iter().for_each(|lease| lease.expect(16 * MIB));
         assert_eq!(leases[0].set_aside(MIB).await, Some(MIB));
