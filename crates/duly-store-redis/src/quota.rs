@@ -1,27 +1,32 @@
 //! Quotas: the limits of a namespace that apply to the sum over all shards, `max_pending` and `max_dead`.
 //!
 //! A Lua script runs in one shard, so no script can count all shards. So each shard has a *quota* of each
-//! limit. Its *use* (pending timers, or dead letters) may reach the quota; then the shard is *full*.
+//! limit. Its *use* (pending timers, or dead letters) may reach the quota; then the shard is *full*. A
+//! new timer needs quota of `max_pending`. A claim needs quota of `max_dead`.
 //!
-//! An *allocation* is one division of a limit over the shards. A new one begins only when the limit is
-//! lowered. Within an allocation, the quota of a shard is the sum of three terms:
+//! An *allocation* is one division of a limit over the shards. It lasts until the limit is lowered (rule 7)
+//! or its record is lost (rule 11). Within an allocation, the quota of a shard is the sum of three terms:
 //!
-//! - the even split of the limit, as of the settings that this shard has (the first shards get one more if
+//! - the even split of the limit, by the settings that this shard has (the first shards get one more if
 //!   the limit does not divide);
-//! - the correction that the allocation recorded for the shard: the share that it got, minus the even
-//!   split of that time; it may be negative;
-//! - the total that the shard has received, minus the total that it has sent.
+//! - a correction: the share that rule 9 gave the shard, minus the even split of that time. It is zero in
+//!   the first allocation, and it may be negative;
+//! - all that the shard has received from other shards, minus all that it has sent to them.
 //!
 //! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that
 //! serves the call *rebalances*:
 //!
-//! 1. It reads the quota and the use of all shards, and moves unused quota to the full shard through the
-//!    namespace's coordinator shard.
+//! 1. It reads the quota and the use of all shards, and moves unused quota to the full shard. All transfers
+//!    go through the namespace's coordinator shard.
 //! 2. If no shard has unused quota, the call is refused. This node does not rebalance for this limit again
 //!    for a second.
-//! 3. A message names the allocation and the running total of its sender ("7 sent in all"), never an amount.
+//!
+//! Lost, late and repeated messages do no harm:
+//!
+//! 3. Each shard stores two running totals for each shard that it exchanges quota with: sent to it, and
+//!    received from it. A message names the allocation and the sent total ("7 in all"), never an amount.
 //! 4. A script that sends lowers the quota and raises the sent total. It sends unused quota only.
-//! 5. A script that receives a total above the stored one raises the quota by the difference and stores
+//! 5. A script that receives a total above its stored one raises the quota by the difference and stores
 //!    the new total. An equal or smaller total has no effect.
 //! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and
 //!    sends the total again.
@@ -30,32 +35,34 @@
 //!   shard A (unused quota)          coordinator shard C              shard F (full)
 //!   sent to C: 7        ──"7"──►    received from A: 7
 //!                                   sent to F: 4        ──"4"──►     received from C: 4
-//!                                   (keeps 3 for the next shard)
+//!                                   (the other 3 are now part of C's own quota)
 //! ```
 //!
 //! **A higher limit** raises the even split, and with it the quota of each shard as soon as the shard has
 //! the new settings. The allocation and its totals stay.
 //!
-//! **A lower limit** could make the quota of a shard that sent much negative, while the receiver keeps what
-//! it got: together they would exceed the limit. So it begins a new allocation, named by the version of the
-//! settings that lowered the limit (`scripts/put.lua`, `allocation.rs`):
+//! **A lower limit** begins a new allocation, named by the version of the settings that lowered the limit
+//! (`scripts/put.lua`, `allocation.rs`). Otherwise the even split of a shard could fall below what it has
+//! sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would exceed the
+//! limit.
 //!
-//! 7. A shard that has this version has no quota of the limit and forgets its totals. It refuses every call
-//!    that needs quota, until rule 9 gives it a share.
+//! 7. When a shard gets this version, it drops its quota of the limit and its totals. It refuses every call
+//!    that needs quota until it takes its share (rule 9).
 //! 8. When all shards have the version, a node counts their use. If the use is not below the limit, no shard
 //!    gets a quota; a later call counts again.
 //! 9. Otherwise the coordinator shard records the share of each shard, once: its use, and an even split of
 //!    the rest. Each shard takes its share once.
 //! 10. The call that changes the limit carries out these steps as far as it can. Later, a call that is about
 //!     to be refused continues them.
-//! 11. If the coordinator shard has lost this record, or a version that other shards have, a new allocation
-//!     begins.
+//! 11. A failover of the coordinator shard may lose this record, or a version of the settings that other
+//!     shards have. Then the settings are written again with a new version, which begins a new allocation.
 //!
 //! What must stay true, within one allocation:
 //!
 //! 1. The quotas, and the transfers under way (sent and not yet received), never add up to more than the
-//!    limit. So the use of all shards does not exceed the limit, except when the limit was just lowered
-//!    below the use, and except for the limitations.
+//!    limit. So the use of all shards does not exceed the limit. There are two exceptions: the limitations
+//!    below, and a limit that was lowered. Until all shards have the lower limit, use may still grow up to
+//!    the one before.
 //! 2. Totals only grow. So a message may be lost, late or repeated.
 //! 3. No transfer of one allocation counts in another.
 //! 4. While shares are counted (rules 7 to 9), no shard admits anything that needs quota.
@@ -65,8 +72,8 @@
 //!
 //! Limitations:
 //!
-//! * A failover that loses the record of a send leaves that quota at two shards. `Options::min_replicas`
-//!   makes this rare.
+//! * A failover that loses the record of a send leaves that quota at two shards, until the sender has sent
+//!   as much again or a new allocation begins. `Options::min_replicas` makes this rare.
 //! * A redrive of a dead letter is not checked against `max_pending`, as in a store of one shard.
 //! * `max_dead` stops claims, not dead letters. A shard without a dead letter grants claims even without a
 //!   quota: otherwise a limit smaller than the number of shards would stop most shards. And firings under

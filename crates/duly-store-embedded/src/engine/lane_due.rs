@@ -7,27 +7,32 @@
 //!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! A backlog may be as large as the store. So only its earliest timers are kept in memory, as *places*: the
-//! time of the timer, the location of its record, and its key. Due order is the order of places. All other
-//! timers are only counted. The flag *counted due* of an index entry means that the timer is in one of the
-//! three groups here: resident, spilled or unreadable.
+//! The index has an entry for each timer of the store, in no order of time. A backlog may be as large as the
+//! store, so a sorted queue of all due timers would cost as much memory again. Only the earliest are in a
+//! queue, the window, as *places*: the time of the timer, the location of its record, and its key. Due order
+//! is the order of places: by time, then by location, so that a claim reads neighbouring records together.
+//! Of the other due timers only the number is kept. An index entry has the flag *counted due* while its timer
+//! is in one of the three groups: resident, spilled or unreadable.
 //!
 //! 1. A timer that becomes due enters the window if it is earlier than the last one of the window, or if
 //!    nothing is spilled and the window is not full. Otherwise it is spilled.
 //! 2. If the window has more than `capacity` timers then, its last one is spilled.
 //! 3. When the window holds less than a quarter of `capacity` and timers are spilled, a refill finds the
-//!    earliest of them in the index ([`super::refill`]).
+//!    earliest of them in the index ([`super::refill`]). A timer that becomes due, or readable, meanwhile
+//!    is spilled if it would not enter the window now; the refill adds it at its end, because the walk may
+//!    have passed its entry.
 //! 4. A timer whose record could not be read has the flag *unreadable* as well. Claims and refills skip it.
-//!    [`super::unreadable`] sets the flag, and removes it when a later read succeeds.
+//!    [`super::unreadable`] sets the flag. When a later read succeeds, it removes the flag, and the timer
+//!    enters by rule 1.
 //! 5. A timer leaves when it is claimed, cancelled, or gets another time. If the new time has come, it
 //!    becomes due again by rule 1.
 //!
 //! What must stay true:
 //!
 //! 1. If the window is not empty, no spilled timer is earlier than the last one of the window. There are two
-//!    exceptions. A timer that becomes due, or readable, during a refill may be earlier: it counts as
-//!    spilled until the refill brings it in. And timers of the same millisecond are in the order of their
-//!    records, which changes when the rewriter moves records.
+//!    exceptions. A timer that came during a refill (rule 3) may be earlier until the refill ends. And
+//!    timers of the same millisecond are ordered by location, which the rewriter changes; Duly promises no
+//!    order within a millisecond.
 //! 2. A place in the window has the present time and the present location of its entry: it is replaced when
 //!    the rewriter moves the record.
 //! 3. The length (resident, spilled and unreadable) is the exact number of entries of this lane and kind

@@ -1,8 +1,13 @@
 //! The near horizon: calendars of the timers that can be claimed soon.
 //!
-//! There are two kinds of waiting: first attempts, whose times are by the wall clock, and retries, whose
-//! times are by the steady clock. Each kind has a calendar of its own. The index of a namespace has every
-//! timer of it, in no order of time. A timer passes through these places:
+//! A timer *waits* for its next attempt until a pass counts it as due in its lane. It does not wait while its
+//! record is not on disk yet, while it is leased, or while it is deferred after a step back of the clock
+//! (`step_back.rs`). There are two kinds of waiting: first attempts, whose times are by the wall clock, and
+//! retries, whose times are by the steady clock.
+//!
+//! The index of a namespace has every timer of it, in no order of time. So each kind has a *calendar*, a
+//! queue by time in memory ([`duly_wheel`]), of the timers that come next. A timer passes through these
+//! places:
 //!
 //! ```text
 //!   index ──sweep──► calendar of its kind ──its time comes──► due timers of its lane (lane_due.rs) ─► claim
@@ -10,7 +15,10 @@
 //! ```
 //!
 //! A *pass* is the part of an engine step that counts timers as due in their lanes. It handles a bounded
-//! number. For each kind there are two bounds of time, and a third during a sweep:
+//! number. If more are due at once, they move to the burst queue, so that the timers after them do not wait
+//! for all of them.
+//!
+//! Each kind has two times, `end_ms` and `beyond_ms`, and a third during a sweep:
 //!
 //! ```text
 //!            now            end_ms                      target_ms of a sweep
@@ -20,26 +28,26 @@
 //! ```
 //!
 //! - `end_ms`: the calendar has the timers before it.
-//! - `beyond_ms`: no waiting timer at or after `end_ms` is earlier than this. The engine knows by it when
-//!   to sweep next and when to wake.
+//! - `beyond_ms`: a lower bound of the times of the waiting timers that are in the index only. From it the
+//!   engine decides when to sweep and when to wake. A sweep sets it to the earliest time that it left out.
 //! - `target_ms`: the `end_ms` that a sweep will set.
 //!
 //! How it works:
 //!
 //! 1. A sweep walks the indexes of all namespaces in small steps and collects the timers from `end_ms` to
 //!    its target. If there are more than a calendar should hold, it keeps the earliest and lowers its
-//!    target to exclude the others. When all collected timers are in the calendar, `end_ms` becomes the
-//!    target.
+//!    target to exclude the others. It never divides a millisecond. When all collected timers are in the
+//!    calendar, `end_ms` becomes the target.
 //! 2. A timer that begins to wait, or waits for another time now, enters the calendar if its time is before
-//!    `end_ms`; otherwise it lowers `beyond_ms`. If its time is before the target of a sweep under way, that
-//!    sweep collects it.
-//! 3. A calendar that received too many timers by rule 2 is rebuilt: the next sweep collects all waiting
-//!    timers before its target, into a new calendar. The old one is used until the new one is complete.
+//!    `end_ms`; otherwise it lowers `beyond_ms`. If its time is before the target of a sweep under way, it
+//!    is also handed to that sweep, which may have passed its entry.
+//! 3. A calendar that received too many timers by rule 2 is rebuilt, to bound its memory. The next sweep
+//!    collects all waiting timers before its target into a new calendar; that target may be earlier than
+//!    `end_ms`. Until the new calendar is complete, the old one is used, and new timers enter both.
 //! 4. A calendar is never searched. A timer that was cancelled, or has another time by now, leaves a stale
 //!    item. The code that pops an item compares it with the index.
 //!
-//! What must stay true, for each kind. A timer *waits* if its record is on disk and it is not leased, not
-//! counted as due in its lane, and not deferred after a step back of the clock (`step_back.rs`):
+//! What must stay true, for each kind:
 //!
 //! 1. Every waiting timer before `end_ms` is in the calendar or in the burst queue, also after its time has
 //!    come, until a pass has counted it as due.
