@@ -2,10 +2,12 @@
 //!
 //! A Lua script runs in one shard, so no script can count all shards. So each shard has a *quota* of each
 //! limit. Its *use* (pending timers, or dead letters) may reach the quota; then the shard is *full*. A
-//! new timer needs quota of `max_pending`. A claim needs quota of `max_dead`.
+//! new timer needs quota of `max_pending`. A claim needs quota of `max_dead`, and so does a call that imports
+//! a dead letter or dead-letters a timer.
 //!
-//! An *allocation* is one division of a limit over the shards. It lasts until the limit is lowered (rule 7)
-//! or its record is lost (rule 11). Within an allocation, the quota of a shard is the sum of three terms:
+//! An *allocation* is one division of a limit over the shards. It lasts until the limit is lowered (rule
+//! 7), or until a failover or a repair of a shard begins a new one (rule 11). Within an allocation, the
+//! quota of a shard is the sum of three terms:
 //!
 //! - the even split of the limit, by the settings that this shard has (the first shards get one more if
 //!   the limit does not divide);
@@ -14,18 +16,21 @@
 //! - all that the shard has received from other shards, minus all that it has sent to them.
 //!
 //! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that
-//! serves the call *rebalances*:
+//! serves the call *rebalances*. A claim is not refused: it skips the namespace, and the node rebalances in
+//! the background.
 //!
-//! 1. It reads the quota and the use of all shards, and moves unused quota to the full shard. All transfers
-//!    go through the namespace's coordinator shard.
+//! 1. It reads the quota and the use of all shards that reply, and moves unused quota to the full shard. All
+//!    transfers go through the namespace's coordinator shard.
 //! 2. If no shard has unused quota, the call is refused. This node does not rebalance for this limit again
 //!    for a second.
 //!
 //! Lost, late and repeated messages do no harm:
 //!
 //! 3. Each shard stores two running totals for each shard that it exchanges quota with: sent to it, and
-//!    received from it. A message names the allocation and the sent total ("7 in all"), never an amount.
-//! 4. A script that sends lowers the quota and raises the sent total. It sends unused quota only.
+//!    received from it. The message to the receiver names the allocation and the sent total ("7 in all"),
+//!    not an amount.
+//! 4. A script that sends lowers the quota and raises the sent total. It sends unused quota only, so a
+//!    repeated request to send does no harm either.
 //! 5. A script that receives a total above its stored one raises the quota by the difference and stores
 //!    the new total. An equal or smaller total has no effect.
 //! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and
@@ -38,24 +43,25 @@
 //!                                   (the other 3 are now part of C's own quota)
 //! ```
 //!
-//! **A higher limit** raises the even split, and with it the quota of each shard as soon as the shard has
-//! the new settings. The allocation and its totals stay.
+//! **A higher limit** raises the even split, and with it the quotas, as soon as the shards have the new
+//! settings. The allocation and its totals stay.
 //!
 //! **A lower limit** begins a new allocation, named by the version of the settings that lowered the limit
 //! (`scripts/put.lua`, `allocation.rs`). Otherwise the even split of a shard could fall below what it has
 //! sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would exceed the
 //! limit.
 //!
-//! 7. When a shard gets this version, it drops its quota of the limit and its totals. It refuses every call
-//!    that needs quota until it takes its share (rule 9).
-//! 8. When all shards have the version, a node counts their use. If the use is not below the limit, no shard
-//!    gets a quota; a later call counts again.
+//! 7. When a shard gets this version, it forgets its totals, and its quota is 0 until it takes its share
+//!    (rule 9).
+//! 8. When all shards have the present settings, a node counts their use. If the use is not below the limit,
+//!    the quotas stay 0; a later call counts again.
 //! 9. Otherwise the coordinator shard records the share of each shard, once: its use, and an even split of
 //!    the rest. Each shard takes its share once.
-//! 10. The call that changes the limit carries out these steps as far as it can. Later, a call that is about
-//!     to be refused continues them.
-//! 11. A failover of the coordinator shard may lose this record, or a version of the settings that other
-//!     shards have. Then the settings are written again with a new version, which begins a new allocation.
+//! 10. The call that changes the limit carries out these steps as far as it can. Later, any rebalance
+//!     continues them.
+//! 11. A failover may lose this record after a shard has taken its share, or a version of the settings that
+//!     another shard has. Then, and after a repair of a shard, the settings are written again with a new
+//!     version, which begins a new allocation of both limits.
 //!
 //! What must stay true, within one allocation:
 //!
@@ -65,19 +71,21 @@
 //!    the one before.
 //! 2. Totals only grow. So a message may be lost, late or repeated.
 //! 3. No transfer of one allocation counts in another.
-//! 4. While shares are counted (rules 7 to 9), no shard admits anything that needs quota.
+//! 4. A shard that has the version of a new allocation admits nothing that needs quota until it takes its
+//!    share.
 //!
-//! A call may be refused although the use of all shards is below the limit: within the second of rule 2, and
-//! while a lower limit is being allocated.
+//! A call may be refused although the use of all shards is below the limit: within the second of rule 2,
+//! while a lower limit is being allocated, while a shard with unused quota does not reply, and when other
+//! calls take the quota first.
 //!
 //! Limitations:
 //!
 //! * A failover that loses the record of a send leaves that quota at two shards, until the sender has sent
 //!   as much again or a new allocation begins. `Options::min_replicas` makes this rare.
 //! * A redrive of a dead letter is not checked against `max_pending`, as in a store of one shard.
-//! * `max_dead` stops claims, not dead letters. A shard without a dead letter grants claims even without a
-//!   quota: otherwise a limit smaller than the number of shards would stop most shards. And firings under
-//!   way may become dead letters beyond the limit.
+//! * `max_dead` does not stop firings under way: they may become dead letters beyond the limit. And a shard
+//!   without a dead letter grants claims even if its quota is 0, except while it waits for its share.
+//!   Otherwise a limit smaller than the number of shards would stop most shards.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,5 +1,6 @@
 //! The due timers of one lane and kind, from the time when they become due until they are claimed. A lane is
-//! the queue of one receiver, or of the consumers of a namespace. The kinds are first attempts and retries.
+//! the queue of one receiver, of the receivers without a lane of their own, or of the consumers of a
+//! namespace. The kinds are first attempts and retries.
 //!
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
@@ -7,7 +8,7 @@
 //!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! The index has an entry for each timer of the store, in no order of time. A backlog may be as large as the
+//! The index has an entry for each pending timer, in no order of time. A backlog may be as large as the
 //! store, so a sorted queue of all due timers would cost as much memory again. Only the earliest are in a
 //! queue, the window, as *places*: the time of the timer, the location of its record, and its key. Due order
 //! is the order of places: by time, then by location, so that a claim reads neighbouring records together.
@@ -16,16 +17,17 @@
 //!
 //! 1. A timer that becomes due enters the window if it is earlier than the last one of the window, or if
 //!    nothing is spilled and the window is not full. Otherwise it is spilled.
-//! 2. If the window has more than `capacity` timers then, its last one is spilled.
+//! 2. If the window has more than `capacity` timers then, its last one is spilled. A refill may use a larger
+//!    capacity; each later timer that enters then spills one.
 //! 3. When the window holds less than a quarter of `capacity` and timers are spilled, a refill finds the
-//!    earliest of them in the index ([`super::refill`]). A timer that becomes due, or readable, meanwhile
-//!    is spilled if it would not enter the window now; the refill adds it at its end, because the walk may
-//!    have passed its entry.
-//! 4. A timer whose record could not be read has the flag *unreadable* as well. Claims and refills skip it.
-//!    [`super::unreadable`] sets the flag. When a later read succeeds, it removes the flag, and the timer
-//!    enters by rule 1.
-//! 5. A timer leaves when it is claimed, cancelled, or gets another time. If the new time has come, it
-//!    becomes due again by rule 1.
+//!    earliest of them in the index ([`super::refill`]). The walk may have passed the entry of a timer that
+//!    is spilled meanwhile, by rule 1 or 2. So the refill also adds those up to the last timer that it
+//!    found; the others stay spilled.
+//! 4. A timer whose record could not be read because of a disk error has the flag *unreadable* as well.
+//!    Claims and refills skip it. [`super::unreadable`] sets the flag. When the disk returns the record
+//!    later, it removes the flag, and the timer enters by rule 1.
+//! 5. A timer leaves when it is claimed or cancelled, expires, is deferred, or gets another time. If the
+//!    new time has come, it becomes due again by rule 1.
 //!
 //! What must stay true:
 //!

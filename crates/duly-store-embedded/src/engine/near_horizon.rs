@@ -1,9 +1,9 @@
 //! The near horizon: calendars of the timers that can be claimed soon.
 //!
-//! A timer *waits* for its next attempt until a pass counts it as due in its lane. It does not wait while its
-//! record is not on disk yet, while it is leased, or while it is deferred after a step back of the clock
-//! (`step_back.rs`). There are two kinds of waiting: first attempts, whose times are by the wall clock, and
-//! retries, whose times are by the steady clock.
+//! A timer *waits* for its next attempt until a pass counts it as due in its lane. It does not wait while
+//! its first record is not on disk yet, while it is leased, or while it is deferred after a step back of
+//! the clock (`step_back.rs`). There are two kinds of waiting: first attempts, whose times are by the wall
+//! clock, and retries, whose times are by the steady clock.
 //!
 //! The index of a namespace has every timer of it, in no order of time. So each kind has a *calendar*, a
 //! queue by time in memory ([`duly_wheel`]), of the timers that come next. A timer passes through these
@@ -15,8 +15,9 @@
 //! ```
 //!
 //! A *pass* is the part of an engine step that counts timers as due in their lanes. It handles a bounded
-//! number. If more are due at once, they move to the burst queue, so that the timers after them do not wait
-//! for all of them.
+//! number. If more are due at once, they move to the burst queue, so that the timers of other namespaces do
+//! not wait for all of them. The first sweep after a start, and one that rebuilds a calendar, count a timer
+//! that is due at once.
 //!
 //! Each kind has two times, `end_ms` and `beyond_ms`, and a third during a sweep:
 //!
@@ -27,9 +28,11 @@
 //!   to be popped
 //! ```
 //!
-//! - `end_ms`: the calendar has the timers before it.
+//! - `end_ms`: the calendar or the burst queue has the waiting timers before it. It also moves forward to
+//!   `beyond_ms` without a sweep.
 //! - `beyond_ms`: a lower bound of the times of the waiting timers that are in the index only. From it the
-//!   engine decides when to sweep and when to wake. A sweep sets it to the earliest time that it left out.
+//!   engine decides when to sweep and when to wake. A sweep sets it to a lower bound of the times that it
+//!   left out.
 //! - `target_ms`: the `end_ms` that a sweep will set.
 //!
 //! How it works:
@@ -39,15 +42,15 @@
 //!    target to exclude the others. It never divides a millisecond. When all collected timers are in the
 //!    calendar, `end_ms` becomes the target.
 //! 2. A timer that begins to wait, or waits for another time now, enters the calendar if its time is before
-//!    `end_ms`; otherwise it lowers `beyond_ms`. If its time is before the target of a sweep under way, it
-//!    is also handed to that sweep, which may have passed its entry.
+//!    `end_ms`; otherwise it lowers `beyond_ms`. It is also handed to a sweep under way, which may have
+//!    passed its entry: the sweep collects it, or lowers the `beyond_ms` that it will set.
 //! 3. A calendar that received too many timers by rule 2 is rebuilt, to bound its memory. The next sweep
 //!    collects all waiting timers before its target into a new calendar; that target may be earlier than
 //!    `end_ms`. Until the new calendar is complete, the old one is used, and new timers enter both.
 //! 4. A calendar is never searched. A timer that was cancelled, or has another time by now, leaves a stale
 //!    item. The code that pops an item compares it with the index.
 //!
-//! What must stay true, for each kind:
+//! What must stay true for each kind, from the end of the first sweep on:
 //!
 //! 1. Every waiting timer before `end_ms` is in the calendar or in the burst queue, also after its time has
 //!    come, until a pass has counted it as due.

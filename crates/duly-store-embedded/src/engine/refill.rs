@@ -4,8 +4,8 @@
 //! 1. A pass walks the index of the namespace, some tables a step, and keeps the earliest spilled timers
 //!    that it finds, at most `resident_max` of them.
 //! 2. Then they enter the window, some of them a step, together with timers that became due or readable
-//!    meanwhile. A timer whose time, state or location has changed since the walk saw it is left out; the
-//!    next pass finds it.
+//!    meanwhile. A timer whose time or state has changed since the walk saw it is left out; the next pass
+//!    finds it.
 //! 3. One pass runs at a time in the store. Other lanes wait for theirs.
 //!
 //! Called by the tick.

@@ -1,31 +1,32 @@
 //! Reads the journal when a store is opened, and distinguishes its regular end from proven damage.
 //!
-//! A *frame* is one group commit. Its *lsn* (log sequence number) is one more than that of the frame before,
-//! also across segments. The *epoch* is a number in the manifest that grows by one at every start; a frame
-//! carries the epoch in which it was written. A frame is acknowledged only when it is on disk. Segment files
-//! are used again without being erased.
+//! A *frame* is one group commit, or a closing frame (rule 2). Its *lsn* (log sequence number) is one more
+//! than that of the frame before, also across segments. The *epoch* is a number in the manifest that grows
+//! at every start that is not refused; a frame carries the epoch in which it was written. A frame is
+//! acknowledged only when it is on disk. Segment files are used again without being erased.
 //!
 //! The walk starts at the replay point of the checkpoint, or at the first segment. A frame is valid if its
 //! checksums are right, its lsn is the next one, and its epoch is not older than that of the last valid
 //! frame. The *end point* of a segment is the first place without a valid frame. The *missing frame* is the
 //! one that would be next there. After the end point the file can have zeros, frames of an earlier use of the
-//! file (their lsns are lower), frames that an earlier start discarded (rule 5), or parts of frames that a
-//! crash interrupted.
+//! file (their lsns are lower), frames that an earlier start discarded (rule 5), parts of frames that a crash
+//! interrupted, or whole later frames.
 //!
 //! 1. **If another segment follows**, its header must have the lsn after the last valid frame, because a
 //!    segment is completely synced before the next one begins. Otherwise frames are missing, and the start is
-//!    refused.
-//! 2. **In the last segment** a frame after the end point may prove damage. Each frame records the newest lsn
+//!    refused. A gap in the numbers of the segments is refused too. A last segment without a frame is the
+//!    trace of a crash: it is left out.
+//! 2. **In each segment** a frame after the end point may prove damage. Each frame records the newest lsn
 //!    that was on disk when it was written, as a distance from its own (`lag`, see
 //!    [`crate::format::frame`]). A frame counts as proof if its checksums are right, its lsn is above that of
 //!    the missing frame, and its epoch is not older than that of the last valid frame. If such a frame
 //!    records that the missing frame was on disk, the missing frame may have been acknowledged and was
-//!    damaged later: the start is refused. A clean stop writes a closing frame without records, only to
-//!    record that the last frame is on disk.
-//! 3. Without such proof the journal ends at the end point. If it has bytes of an incomplete or damaged frame
-//!    (a torn tail), it is unknown whether that frame was acknowledged: the result is [`Tail::Unknown`], and
-//!    the log of the start reports it. A crash during a write leaves the same bytes, so a refusal would stop
-//!    the store after ordinary crashes.
+//!    damaged later: the start is refused. A clean stop, or an idle journal, writes a closing frame without
+//!    records, only to record that the last frame is on disk.
+//! 3. Without such proof the journal ends at the end point. If the bytes there look like an incomplete or
+//!    damaged frame (a torn tail), it is unknown whether that frame was acknowledged: the result is
+//!    [`Tail::Unknown`], and the log of the start reports it. A crash during a write leaves the same bytes,
+//!    so a refusal would stop the store after ordinary crashes.
 //! 4. The first frame after recovery takes the lsn of the missing frame, and the epoch of this start.
 //! 5. So a frame whose epoch is older than that of the last valid frame was discarded by an earlier start,
 //!    which ended the journal before it. It is not valid, and proves nothing.
@@ -39,7 +40,8 @@
 //! 1. The result is every valid frame from the start of the walk on, without a gap.
 //! 2. A frame that was proven to be on disk is never skipped.
 //! 3. A frame that one start has discarded is neither valid nor proof in a later start.
-//! 4. Recovery writes nothing, so a directory that it refuses is unchanged.
+//! 4. The walk writes nothing, so a directory that it refuses is unchanged. Once it is accepted, the engine
+//!    zeroes the torn tail and writes the last frames again ([`FoundSegment::make_durable`]).
 //!
 //! ```text
 //!   walk (segments, checks) ─► frames ─┬─► recover          reads what the index needs, in another thread
