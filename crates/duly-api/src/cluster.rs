@@ -68,15 +68,15 @@ pub struct Node {
 
 /// The readiness of the service.
 #[skip_serializing_none]
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Readiness {
     /// `ready`; `recovering` while the store is being opened; or `not_ready`.
-    pub status: &'static str,
+    pub status: String,
     /// Reasons why the service cannot work, a sentence each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     /// Faults that an operator should repair although the service can work, a sentence each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Progress of the opening of the store; only while it is `recovering` and something is read.
     pub progress: Option<Recovery>,
@@ -85,10 +85,10 @@ pub struct Readiness {
 }
 
 /// Progress of the opening of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Recovery {
     /// The file that is read: `checkpoint`, then `journal to replay`.
-    pub what: &'static str,
+    pub what: String,
     /// Bytes of it that were read.
     pub bytes_done: u64,
     /// Bytes of it in all.
@@ -131,7 +131,7 @@ pub struct Repair {
 }
 
 /// Results of repairs.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Repaired {
     /// One for each shard of the request, in its order.
     pub shards: Vec<RepairedShard>,
@@ -139,12 +139,12 @@ pub struct Repaired {
 
 /// Result of the repair of a shard.
 #[skip_serializing_none]
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct RepairedShard {
     /// Its number.
     pub shard: u16,
     /// `nothing`: it takes calls already; `confirmed`: it was rolled back; `restored`: it was empty.
-    pub outcome: &'static str,
+    pub outcome: String,
     /// Length of the time whose changes are missing; only for a shard that was rolled back.
     pub behind_ms: Option<u64>,
     /// Number of namespaces whose settings were restored; only for a shard that was empty.

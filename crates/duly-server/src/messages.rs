@@ -66,7 +66,7 @@ pub(crate) fn repaired_shard(shard: ShardId, repaired: Repaired) -> RepairedShar
         Repaired::Confirmed { behind } => ("confirmed", Some(behind.ms()), None),
         Repaired::Restored { namespaces } => ("restored", None, Some(namespaces)),
     };
-    RepairedShard { shard: shard.0, outcome, behind_ms, namespaces }
+    RepairedShard { shard: shard.0, outcome: outcome.to_owned(), behind_ms, namespaces }
 }
 
 /// Returns a backup that was made.

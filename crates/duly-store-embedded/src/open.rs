@@ -1,5 +1,7 @@
 //! The result of opening a store: a report, or the reason of the failure.
 
+use serde::Serialize;
+
 use crate::{disk, journal::recovery};
 
 /// Result of a step of opening a data directory.
@@ -106,7 +108,8 @@ impl From<recovery::Progress> for OpenProgress {
 }
 
 /// The end of a store's journal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Tail {
     /// The last frame is confirmed: by a closing frame, by a checkpoint, or by a segment that begins
     /// behind it.
@@ -122,15 +125,6 @@ pub enum Tail {
 }
 
 impl Tail {
-    /// Returns the tail in a word, for programs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Returns a warning if nothing confirms the last frame.
     pub const fn warning(self) -> Option<&'static str> {
         match self {

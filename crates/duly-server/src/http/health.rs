@@ -46,7 +46,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> HandlerResult {
 
 /// Responds that the process is alive, before the store is open.
 pub(super) async fn alive() -> HandlerResult {
-    let status = "alive";
+    let status = "alive".to_owned();
     response::ok(&Readiness { status, ..Readiness::default() })
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> HandlerResult {
     let health = app.store.health();
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
-        let (status, warnings) = ("ready", warnings(&app, health.warnings));
+        let (status, warnings) = ("ready".to_owned(), warnings(&app, health.warnings));
         return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
     not_ready("not_ready", reasons, None)
@@ -72,11 +72,11 @@ pub(crate) async fn readyz(State(app): State<App>) -> HandlerResult {
 
 /// Responds that the service is not ready, with the time of the next question.
 pub(super) fn not_ready(
-    status: &'static str,
+    status: &str,
     reasons: Vec<String>,
     progress: Option<Recovery>,
 ) -> HandlerResult {
-    let retry_after_ms = Some(READINESS_RETRY.ms());
+    let (status, retry_after_ms) = (status.to_owned(), Some(READINESS_RETRY.ms()));
     let out = Readiness { status, reasons, progress, retry_after_ms, ..Readiness::default() };
     let mut response = response::json(StatusCode::SERVICE_UNAVAILABLE, &out)?;
     response.headers_mut().insert(RETRY_AFTER, READINESS_RETRY.ms().div_ceil(1_000).into());

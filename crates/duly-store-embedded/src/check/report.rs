@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::open::Tail;
 
 /// Most findings in a report. Further ones are only counted.
@@ -10,9 +12,10 @@ const FINDINGS_MAX: usize = 200;
 const NAMESPACES_SHOWN: usize = 20;
 
 /// The report of a check.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The directory.
+    #[serde(rename = "data")]
     pub location: String,
     /// Format of the directory; 0 if the manifest cannot be read.
     pub format: u32,
@@ -39,7 +42,7 @@ pub struct Report {
 }
 
 /// All files of one kind.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FilesOf {
     /// The kind.
     pub kind: &'static str,
@@ -54,7 +57,7 @@ pub struct FilesOf {
 }
 
 /// Records by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Records of pending timers.
     pub pending: u64,
@@ -69,7 +72,7 @@ pub struct Counts {
 }
 
 /// The contents of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Holding {
     /// Name of the namespace.
     pub name: String,
@@ -78,17 +81,19 @@ pub struct Holding {
     /// Pending timers.
     pub pending: u64,
     /// Tombstones of ended timers.
+    #[serde(rename = "retained")]
     pub tombstones: u64,
     /// Dead letters.
     pub dead: u64,
 }
 
 /// Damage at one place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// File, relative to the data directory.
     pub file: String,
     /// Byte in the file.
+    #[serde(rename = "offset_bytes")]
     pub offset: u64,
     /// The fault.
     pub what: String,
@@ -97,9 +102,10 @@ pub struct Finding {
 }
 
 /// A file that nothing needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOver {
     /// Its name, relative to the data directory.
+    #[serde(rename = "file")]
     pub name: String,
     /// A description of it.
     pub what: &'static str,

@@ -149,7 +149,7 @@ impl Engine {
         let disk = Arc::clone(&self.disk);
         let (tail, frames, records) = (found.tail, found.frames, found.records);
         if let Some(warning) = tail.warning() {
-            tracing::warn!(tail = tail.as_str(), "{warning}");
+            tracing::warn!("{warning}");
         }
 
         // Everything up to here only reads; from here on the disk is written.

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use duly_api::cluster::{Readiness, Recovery};
 use duly_core::Millis;
 use reqwest::StatusCode;
-use serde::Deserialize;
 
 use crate::{
     Outcome,
@@ -31,31 +31,13 @@ pub(crate) struct Args {
     alive: bool,
 }
 
-/// The readiness of a server, as it reports it.
-#[derive(Deserialize)]
-pub(super) struct Readiness {
-    status: String,
-    #[serde(default)]
-    reasons: Vec<String>,
-    #[serde(default)]
-    warnings: Vec<String>,
-    progress: Option<Progress>,
-}
-
-#[derive(Deserialize)]
-struct Progress {
-    what: String,
-    bytes_done: u64,
-    bytes_total: u64,
-}
-
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let until = Instant::now() + args.wait.unwrap_or_default().to_std();
     let checked = loop {
         let checked =
             request_readiness(session, if args.alive { "healthz" } else { "readyz" }).await;
-        let is_ready = checked.as_ref().is_ok_and(|(_, readiness)| readiness.is_ready());
+        let is_ready = checked.as_ref().is_ok_and(|(_, readiness)| is_ready(readiness));
         if is_ready || Instant::now() >= until {
             break checked;
         }
@@ -64,12 +46,12 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let (response, readiness) = checked?;
     let printer = session.printer;
     printer.document(&response.text, || {
-        let tone = if readiness.is_ready() { Tone::Good } else { Tone::Bad };
+        let tone = if is_ready(&readiness) { Tone::Good } else { Tone::Bad };
         let status = text::line(&readiness.status.replace('_', " "));
         let warnings = readiness.warnings.iter().map(|warning| format!("\nwarning: {warning}"));
         Ok(printer.screen.paint(tone, &status) + &warnings.collect::<String>())
     })?;
-    if readiness.is_ready() { Ok(()) } else { Err(readiness.failure()) }
+    if is_ready(&readiness) { Ok(()) } else { Err(failure(readiness)) }
 }
 
 /// Requests one of the two paths.
@@ -83,24 +65,22 @@ pub(super) async fn request_readiness(
     Ok((response, readiness))
 }
 
-impl Readiness {
-    /// Returns `true` if the server is ready, or alive.
-    pub(super) fn is_ready(&self) -> bool {
-        matches!(self.status.as_str(), "ready" | "alive")
-    }
+/// Returns `true` if the server is ready, or alive.
+pub(super) fn is_ready(readiness: &Readiness) -> bool {
+    matches!(readiness.status.as_str(), "ready" | "alive")
+}
 
-    /// Returns the reasons why the server is not ready, as sentences.
-    pub(super) fn reasons_in_words(&self) -> Vec<String> {
-        let progress = self.progress.as_ref().map(|progress| {
-            let Progress { what, bytes_done, bytes_total } = progress;
-            format!("{what}: {bytes_done} of {bytes_total} bytes")
-        });
-        self.reasons.iter().cloned().chain(progress).collect()
-    }
+/// Returns the reasons why the server is not ready, as sentences.
+pub(super) fn reasons_in_words(readiness: &Readiness) -> Vec<String> {
+    let progress = readiness.progress.as_ref().map(|progress| {
+        let Recovery { what, bytes_done, bytes_total } = progress;
+        format!("{what}: {bytes_done} of {bytes_total} bytes")
+    });
+    readiness.reasons.iter().cloned().chain(progress).collect()
+}
 
-    fn failure(self) -> Failure {
-        let reasons = self.reasons_in_words();
-        let reasons = if reasons.is_empty() { self.status } else { reasons.join("; ") };
-        Failure::coded("not_ready", format_args!("the server is not ready: {reasons}"))
-    }
+fn failure(readiness: Readiness) -> Failure {
+    let reasons = reasons_in_words(&readiness);
+    let reasons = if reasons.is_empty() { readiness.status } else { reasons.join("; ") };
+    Failure::coded("not_ready", format_args!("the server is not ready: {reasons}"))
 }

@@ -147,7 +147,7 @@ fn document(report: &StartReport) -> serde_json::Value {
         "overdue": report.overdue,
         "dead": report.dead,
         "namespaces": report.namespaces,
-        "tail": report.tail.as_str(),
+        "tail": report.tail,
     })
 }
 

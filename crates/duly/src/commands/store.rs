@@ -10,15 +10,14 @@ use std::{
 };
 
 use clap::Subcommand;
-use duly_api::cluster::{Backup, BackupMade, Repair};
+use duly_api::cluster::{Backup, BackupMade, Repair, Repaired, RepairedShard};
 use duly_store_embedded::{
     OpenError,
     backup::{self, BackupError},
     check, disk,
 };
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     Outcome,
@@ -108,8 +107,9 @@ fn check(data: &Path, printer: Printer) -> Outcome {
         error => Failure::new(error),
     })?;
     progress.clear();
-    printer
-        .document(&check_document(&report).to_string(), || Ok(text::lines(&report.to_string())))?;
+    let mut document = json!(report);
+    document["is_clean"] = report.is_clean().into();
+    printer.document(&document.to_string(), || Ok(text::lines(&report.to_string())))?;
     if report.is_clean() {
         return Ok(());
     }
@@ -121,59 +121,6 @@ fn check(data: &Path, printer: Printer) -> Outcome {
             data.display()
         ),
     ))
-}
-
-/// Returns the report of a check as JSON.
-fn check_document(report: &check::Report) -> Value {
-    let files = report.files.iter().map(|files| {
-        json!({
-            "kind": files.kind,
-            "count": files.count,
-            "bytes": files.bytes,
-            "records": files.records,
-            "live": files.live,
-        })
-    });
-    let namespaces = report.namespaces.iter().map(|holding| {
-        json!({
-            "name": holding.name,
-            "paused": holding.paused,
-            "pending": holding.pending,
-            "retained": holding.tombstones,
-            "dead": holding.dead,
-        })
-    });
-    let findings = report.findings.iter().map(|finding| {
-        json!({
-            "file": finding.file,
-            "offset_bytes": finding.offset,
-            "what": finding.what,
-            "means": finding.means,
-        })
-    });
-    let left_overs = report.left_overs.iter();
-    let left_overs = left_overs.map(|file| json!({ "file": file.name, "what": file.what }));
-    json!({
-        "data": report.location,
-        "is_clean": report.is_clean(),
-        "format": report.format,
-        "epoch": report.epoch,
-        "checkpoint": report.checkpoint,
-        "frames": report.frames,
-        "records": {
-            "pending": report.records.pending,
-            "dead": report.records.dead,
-            "ended": report.records.ended,
-            "leases": report.records.leases,
-            "other": report.records.other,
-        },
-        "files": files.collect::<Vec<_>>(),
-        "namespaces": namespaces.collect::<Vec<_>>(),
-        "findings": findings.collect::<Vec<_>>(),
-        "findings_left_out": report.findings_left_out,
-        "left_overs": left_overs.collect::<Vec<_>>(),
-        "tail": report.tail.as_str(),
-    })
 }
 
 async fn backup(path: &Path, session: &Session) -> Outcome {
@@ -191,39 +138,24 @@ async fn backup(path: &Path, session: &Session) -> Outcome {
     session.print(call, made).await
 }
 
-/// The result of a repair.
-#[derive(Deserialize)]
-struct Repaired {
-    shards: Vec<Shard>,
-}
-
-#[derive(Deserialize)]
-struct Shard {
-    shard: u16,
-    outcome: String,
-    behind_ms: Option<u64>,
-    namespaces: Option<u64>,
-}
-
 async fn repair(shards: Vec<u16>, session: &Session) -> Outcome {
     let call = session.http.service(Method::POST, &["store", "repair"]);
     let call = call.body(&Repair { shards }).waiting(TIME_LIMIT);
-    let lines = |Repaired { shards }| shards.iter().map(Shard::line).collect::<Vec<_>>().join("\n");
+    let lines = |Repaired { shards }| shards.iter().map(outcome).collect::<Vec<_>>().join("\n");
     session.print(call, lines).await
 }
 
-impl Shard {
-    fn line(&self) -> String {
-        let shard = self.shard;
-        match (self.outcome.as_str(), self.behind_ms, self.namespaces) {
-            ("restored", _, Some(namespaces)) => {
-                format!("shard {shard}  restored, {namespaces} namespaces; its timers are gone")
-            }
-            ("confirmed", Some(behind_ms), _) => {
-                format!("shard {shard}  confirmed: changes of {behind_ms} ms are gone")
-            }
-            _ => format!("shard {shard}  already in service"),
+/// Returns the result of a shard's repair, on one line.
+fn outcome(repaired: &RepairedShard) -> String {
+    let shard = repaired.shard;
+    match (repaired.outcome.as_str(), repaired.behind_ms, repaired.namespaces) {
+        ("restored", _, Some(namespaces)) => {
+            format!("shard {shard}  restored, {namespaces} namespaces; its timers are gone")
         }
+        ("confirmed", Some(behind_ms), _) => {
+            format!("shard {shard}  confirmed: changes of {behind_ms} ms are gone")
+        }
+        _ => format!("shard {shard}  already in service"),
     }
 }
 

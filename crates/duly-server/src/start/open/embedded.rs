@@ -104,7 +104,7 @@ impl ProgressReporter {
             tracing::info!("{sentence}");
         }
         let OpenProgress { what, bytes_done, bytes_total } = open_progress;
-        let progress = Some(Recovery { what, bytes_done, bytes_total });
+        let progress = Some(Recovery { what: what.to_owned(), bytes_done, bytes_total });
         self.progress_sender.send_replace(StartupProgress { sentence, progress });
     }
 }

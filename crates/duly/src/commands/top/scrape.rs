@@ -8,16 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_api::{ClusterInfo, ListNamespacesResponse, NamespaceStats, Totals};
+use duly_api::{ClusterInfo, ListNamespacesResponse, NamespaceStats, Totals, cluster::Readiness};
 use reqwest::Method;
 
 use crate::{
     cli::Session,
-    commands::{
-        health::{self, Readiness},
-        metrics::Sample,
-        namespace,
-    },
+    commands::{health, metrics::Sample, namespace},
     failure::Failure,
 };
 
@@ -44,7 +40,7 @@ pub(super) struct Metrics(pub(super) HashMap<String, Series>);
 pub(super) struct Namespace {
     pub(super) name: String,
     pub(super) destination: String,
-    pub(super) never_falls: NamespaceStats,
+    pub(super) stats: NamespaceStats,
 }
 
 /// The result of a poll.
@@ -60,7 +56,7 @@ pub(super) struct Scrape {
 impl Namespace {
     /// Returns the totals of the namespace, which survive a restart of the server.
     pub(super) fn totals(&self) -> Totals {
-        self.never_falls.totals.clone().unwrap_or_default()
+        self.stats.totals.clone().unwrap_or_default()
     }
 }
 
@@ -123,15 +119,11 @@ async fn namespaces(session: &Session) -> Result<(Vec<Namespace>, bool), Failure
     let mut seen = Vec::new();
     for one in page.namespaces.into_iter().take(NAMESPACES_MAX) {
         let call = client.service(Method::GET, &["namespaces", &one.name, "stats"]);
-        let never_falls = match call.at_most(RESPONSE_BYTES_MAX).send().await {
+        let stats = match call.at_most(RESPONSE_BYTES_MAX).send().await {
             Err(Failure::Refused { .. }) => continue,
             response => response?.parse()?,
         };
-        seen.push(Namespace {
-            destination: namespace::destination(&one),
-            name: one.name,
-            never_falls,
-        });
+        seen.push(Namespace { destination: namespace::destination(&one), name: one.name, stats });
     }
     Ok((seen, page.cursor.is_some()))
 }

@@ -104,7 +104,7 @@ fn push_figures(lines: &mut Vec<Line>, view: &View, columns: usize) {
             [cell("p50", ms(|q| q.p50_ms)), cell("p99", ms(|q| q.p99_ms)), cell("max", max)];
         push_cells(lines, columns, cells);
     }
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size_in_words);
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), text::bytes);
     let oldest = match view.oldest_due_ms {
         0 => "-".to_owned(),
         ms => when::distance(ms),
@@ -221,15 +221,6 @@ fn duration(ms: f64) -> String {
         ms if ms < 10.0 => format!("{ms:.2} ms"),
         ms if ms < 1_000.0 => format!("{ms:.0} ms"),
         ms => format!("{:.1} s", ms / 1_000.0),
-    }
-}
-
-#[expect(clippy::cast_precision_loss)]
-fn size_in_words(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{:.0} KiB", bytes as f64 / 1_024.0),
-        1_048_576..1_073_741_824 => format!("{:.0} MiB", bytes as f64 / 1_048_576.0),
-        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
     }
 }
 

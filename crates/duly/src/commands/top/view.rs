@@ -9,6 +9,7 @@ use super::{
     rates::{Comparison, Quantiles},
     scrape::{Namespace, Scrape, Series},
 };
+use crate::commands::health;
 
 /// The values of one interval.
 #[derive(Serialize)]
@@ -89,8 +90,8 @@ impl View {
         Self {
             interval_ms: u64::try_from(interval.as_millis()).unwrap_or(u64::MAX),
             version,
-            ready: now.readiness.is_ready(),
-            reasons: now.readiness.reasons_in_words(),
+            ready: health::is_ready(&now.readiness),
+            reasons: health::reasons_in_words(&now.readiness),
             restarted: comparison.has_restarted,
             per_second: Activity::of(dead, |name, wants| {
                 per_second(comparison.growth(name, wants), interval)
@@ -140,20 +141,19 @@ impl Activity {
 
 impl Row {
     fn of(before: Option<&Namespace>, now: &Namespace, interval: Duration) -> Self {
-        let never_falls = &now.never_falls;
+        let stats = &now.stats;
         let fired = before.map_or(0, |before| grown(before.totals().fired, now.totals().fired));
-        let breakers =
-            || never_falls.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
+        let breakers = || stats.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
         let worst = ["open", "half_open", "closed"];
         Self {
             name: now.name.clone(),
             destination: now.destination.clone(),
-            pending: never_falls.pending,
-            due: never_falls.due,
-            in_flight: never_falls.in_flight,
+            pending: stats.pending,
+            due: stats.due,
+            in_flight: stats.in_flight,
             fired_per_second: per_second(float(fired), interval),
             breaker: worst.into_iter().find(|state| breakers().any(|breaker| breaker == *state)),
-            paused: never_falls.paused,
+            paused: stats.paused,
         }
     }
 }

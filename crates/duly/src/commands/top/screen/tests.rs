@@ -60,7 +60,7 @@ failed       0.5/s  retried        0/s  dead           0/s  refused    12.3k/s
 late p50   0.50 ms  late p99     42 ms  late max   <=50 ms
 commit p50       -  commit p99       -  commit max       -
 pending       1.2M  due             42  oldest       1m 1s  in flight        3
-dead             0  disk free 60.0 GiB  memory     100 MiB
+dead             0  disk free 60.0 GiB  memory   100.0 MiB
 
 NAMESPACE        DESTINATION        PENDING      DUE  FLIGHT  FIRED/S STATE
 orders           https://receiver…     1.2M       40       3     12.5 open
