@@ -33,7 +33,6 @@ pub(crate) mod namespaces;
 pub(crate) mod notice;
 mod openapi;
 mod path;
-pub(crate) mod problem;
 mod query;
 pub(crate) mod reading;
 mod receivers;
@@ -53,7 +52,7 @@ pub use backup::{BackupLimits, Backups};
 pub(crate) use edge::{CallKind, ChangesNothing};
 pub use guard::Guard;
 pub use openapi::openapi_json;
-pub use problem::PROBLEM_JSON;
+pub use response::PROBLEM_JSON;
 pub(crate) use router_switch::{ConnectionKind, RouterSwitch, Routers};
 pub(crate) use startup::{
     StartupProgress, StartupState, admin_router as startup_admin_router, router as startup_router,

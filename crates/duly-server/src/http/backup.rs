@@ -22,7 +22,7 @@ use duly_store_embedded::{
 };
 use tokio::task;
 
-use super::{App, Problem, body::JsonBody, problem::Refusals, response};
+use super::{App, Problem, body::JsonBody, response};
 use crate::messages;
 use duly_api::cluster::{Backup, BackupMade};
 
@@ -134,7 +134,7 @@ impl Backups {
     path = "/v1/store/backup",
     tag = "service",
     request_body(content = Backup, content_type = "application/json"),
-    responses((status = 200, description = "The copy is there.", body = BackupMade), Refusals)
+    responses((status = 200, description = "The copy is there.", body = BackupMade))
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let path = PathBuf::from(body.parse::<Backup>().await?.path);

@@ -18,7 +18,6 @@ use super::{
     items::{self, ItemResult, Items, SortedItems, sort_items},
     lines,
     path::NamespacePath,
-    problem::Refusals,
     query::Query,
     refusal_texts::SentOperation,
     response,
@@ -45,10 +44,7 @@ pub(crate) const OPERATION_BYTES: usize = 384;
     post,
     path = "/v1/namespaces/{namespace}/batch",
     tag = "timers",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("results" = Option<Results>, Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")
-    ),
+    params(("results" = Option<Results>, Query, description = "Of a stream of lines: an answer to each (`all`, the default), or to those that were refused and a summary at the end (`errors`)")),
     request_body(content(
         (Batch = "application/json"),
         (String = "application/x-ndjson")
@@ -57,8 +53,7 @@ pub(crate) const OPERATION_BYTES: usize = 384;
         (status = 200, description = "One result for each operation, in order.", content(
             (BatchResponse = "application/json"),
             (String = "application/x-ndjson")
-        )),
-        Refusals
+        ))
     )
 )]
 pub(crate) async fn batch(
@@ -91,8 +86,7 @@ pub(crate) async fn batch(
         (status = 200, description = "One result for each timer, in order.", content(
             (ImportResults = "application/json"),
             (String = "application/x-ndjson")
-        )),
-        Refusals
+        ))
     )
 )]
 pub(crate) async fn import_timers(

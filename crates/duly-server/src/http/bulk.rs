@@ -21,7 +21,6 @@ use super::{
     edge::ChangesNothing,
     items::brief,
     path::NamespacePath,
-    problem::Refusals,
     reading::ReadResult,
     refusal_texts::OperationKind,
     response::{self, HandlerResult},
@@ -46,9 +45,8 @@ const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
     post,
     path = "/v1/namespaces/{namespace}/cancel",
     tag = "timers",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = CancelManyRequest, content_type = "application/json"),
-    responses((status = 200, description = "How many were cancelled.", body = CancelManyResponse), Refusals)
+    responses((status = 200, description = "How many were cancelled.", body = CancelManyResponse))
 )]
 pub(crate) async fn cancel_by_filter(
     State(app): State<App>,

@@ -25,7 +25,6 @@ use super::{
     cursor::{Cursor, apply_cursor},
     items::brief,
     path::NamespacePath,
-    problem::Refusals,
     reading::ReadResult,
     refusal_texts::OperationKind,
     response::{self, HandlerResult},
@@ -40,9 +39,8 @@ use crate::messages;
     post,
     path = "/v1/namespaces/{namespace}/dead/redrive",
     tag = "dead letters",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = RedriveRequest, content_type = "application/json"),
-    responses((status = 200, description = "How many were sent again.", body = RedriveResponse), Refusals)
+    responses((status = 200, description = "How many were sent again.", body = RedriveResponse))
 )]
 pub(crate) async fn redrive(
     State(app): State<App>,
@@ -59,9 +57,8 @@ pub(crate) async fn redrive(
     post,
     path = "/v1/namespaces/{namespace}/dead/purge",
     tag = "dead letters",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = PurgeRequest, content_type = "application/json"),
-    responses((status = 200, description = "How many were dropped.", body = PurgeResponse), Refusals)
+    responses((status = 200, description = "How many were dropped.", body = PurgeResponse))
 )]
 pub(crate) async fn purge(
     State(app): State<App>,
@@ -80,9 +77,8 @@ pub(crate) async fn purge(
     post,
     path = "/v1/namespaces/{namespace}/dead/overdue",
     tag = "dead letters",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = DeadLetterOverdueRequest, content_type = "application/json"),
-    responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse), Refusals)
+    responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse))
 )]
 pub(crate) async fn dead_letter_overdue(
     State(app): State<App>,

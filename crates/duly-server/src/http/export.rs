@@ -10,7 +10,6 @@ use super::{
     body::run_blocking,
     cursor::apply_cursor,
     path::NamespacePath,
-    problem::Refusals,
     query::Query,
     reading::ReadResult,
     response::HandlerResult,
@@ -34,12 +33,11 @@ use duly_api::{
     path = "/v1/namespaces/{namespace}/export",
     tag = "moving",
     params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
         ("state" = Option<String>, Query, pattern = "^(pending|dead)$", description = "`pending` (default) or `dead`"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most timers of the page, 1 to 1000, default 1000"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same state")
     ),
-    responses((status = 200, description = "A page.", body = Export), Refusals)
+    responses((status = 200, description = "A page.", body = Export))
 )]
 pub(crate) async fn export_timers(
     State(app): State<App>,

@@ -11,7 +11,6 @@ use http::{StatusCode, header::RETRY_AFTER};
 
 use super::{
     App,
-    problem::Refusals,
     response::{self, HandlerResult},
 };
 use crate::messages::ms;
@@ -132,7 +131,7 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     get,
     path = "/v1/cluster",
     tag = "service",
-    responses((status = 200, description = "How it is.", body = ClusterInfo), Refusals)
+    responses((status = 200, description = "How it is.", body = ClusterInfo))
 )]
 pub(crate) async fn cluster(State(app): State<App>) -> HandlerResult {
     app.recount().await;

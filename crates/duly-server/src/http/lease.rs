@@ -15,7 +15,6 @@ use super::{
     budget::Reservation,
     lease_reservation::LeaseReservation,
     path::NamespacePath,
-    problem::Refusals,
     response,
     text::ResponseText,
 };
@@ -35,9 +34,8 @@ pub(super) const PATH: &str = "/v1/namespaces/{namespace}/lease";
     post,
     path = "/v1/namespaces/{namespace}/lease",
     tag = "pull",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = LeaseMessage, content_type = "application/json"),
-    responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse), Refusals)
+    responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse))
 )]
 pub(crate) async fn lease(
     State(app): State<App>,

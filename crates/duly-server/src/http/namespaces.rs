@@ -15,7 +15,6 @@ use super::{
     App, Problem,
     body::{JsonBody, MaybeBody, NoBody},
     path::NamespacePath,
-    problem::Refusals,
     query::Query,
     response::{self, HandlerResult},
     text::ResponseText,
@@ -31,8 +30,7 @@ const AT_ONCE: usize = 32;
     get,
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "The namespace.", body = duly_api::Namespace), Refusals)
+    responses((status = 200, description = "The namespace.", body = duly_api::Namespace))
 )]
 pub(crate) async fn get_namespace(
     State(app): State<App>,
@@ -50,7 +48,7 @@ pub(crate) async fn get_namespace(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most namespaces of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before")
     ),
-    responses((status = 200, description = "A page.", body = ListNamespacesResponse), Refusals)
+    responses((status = 200, description = "A page.", body = ListNamespacesResponse))
 )]
 pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
@@ -72,12 +70,10 @@ pub(crate) async fn list_namespaces(State(app): State<App>, uri: Uri) -> Handler
     put,
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = NamespaceSettings, content_type = "application/json"),
     responses(
         (status = 201, description = "It was made.", body = duly_api::Namespace),
-        (status = 200, description = "Its settings were replaced.", body = duly_api::Namespace),
-        Refusals
+        (status = 200, description = "Its settings were replaced.", body = duly_api::Namespace)
     )
 )]
 pub(crate) async fn put_namespace(
@@ -105,9 +101,8 @@ fn reset(names: &[String]) -> Vec<i32> {
     patch,
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = NamespaceSettings, content_type = "application/json"),
-    responses((status = 200, description = "The namespace as it is now.", body = duly_api::Namespace), Refusals)
+    responses((status = 200, description = "The namespace as it is now.", body = duly_api::Namespace))
 )]
 pub(crate) async fn patch_namespace(
     State(app): State<App>,
@@ -127,8 +122,7 @@ pub(crate) async fn patch_namespace(
     post,
     path = "/v1/namespaces/{namespace}/pause",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "It is paused.", body = duly_api::Namespace), Refusals)
+    responses((status = 200, description = "It is paused.", body = duly_api::Namespace))
 )]
 pub(crate) async fn pause_namespace(
     State(app): State<App>,
@@ -146,9 +140,8 @@ pub(crate) async fn pause_namespace(
     post,
     path = "/v1/namespaces/{namespace}/resume",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = ResumeRequest, content_type = "application/json"),
-    responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace), Refusals)
+    responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace))
 )]
 pub(crate) async fn resume_namespace(
     State(app): State<App>,
@@ -172,11 +165,8 @@ pub(crate) async fn resume_namespace(
     delete,
     path = "/v1/namespaces/{namespace}",
     tag = "namespaces",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("force" = Option<bool>, Query, description = "`true`: although it has pending timers or dead letters")
-    ),
-    responses((status = 204, description = "It is gone."), Refusals)
+    params(("force" = Option<bool>, Query, description = "`true`: although it has pending timers or dead letters")),
+    responses((status = 204, description = "It is gone."))
 )]
 pub(crate) async fn delete_namespace(
     State(app): State<App>,
@@ -198,11 +188,8 @@ pub(crate) async fn delete_namespace(
     post,
     path = "/v1/namespaces/{namespace}/repair",
     tag = "namespaces",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("keep" = Option<String>, Query, description = "Number under which the namespace is kept")
-    ),
-    responses((status = 200, description = "It wants no repair any more.", body = RepairNamespaceResponse), Refusals)
+    params(("keep" = Option<String>, Query, description = "Number under which the namespace is kept")),
+    responses((status = 200, description = "It wants no repair any more.", body = RepairNamespaceResponse))
 )]
 pub(crate) async fn repair_namespace(
     State(app): State<App>,

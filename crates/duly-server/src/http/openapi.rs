@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: the description of this interface, generated from its code.
 //!
-//! Types and routes describe themselves. [`complete`] adds what no derive can express: rules about
-//! several fields, the checks of path parameters, and the form of values in responses.
+//! Types and routes describe themselves. [`complete`] adds what no derive can express or every call has:
+//! rules about several fields, the parameters of paths, refusals, and the form of values in responses.
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -15,9 +15,21 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
-use super::response;
+use super::response::{self, PROBLEM_JSON};
 
 const SCHEMAS: &str = "#/components/schemas/";
+
+/// The parameters of paths with their descriptions, the last one first.
+const PATH_PARAMETERS: [(&str, &str); 2] = [
+    ("id", "Id of the timer, percent-encoded (`/` as `%2F`)"),
+    ("namespace", "Name of the namespace"),
+];
+
+/// The refusals that every call can return.
+const REFUSALS: [(&str, &str); 2] = [
+    ("4XX", "Refused; nothing changed."),
+    ("5XX", "Not done, or the outcome is not known: the code says which."),
+];
 
 /// The parts of the document besides paths and bodies.
 #[derive(Debug, OpenApi)]
@@ -58,6 +70,11 @@ fn complete(document: &mut Value) {
         "description": "Reserved: this version has no API keys.",
     }});
     document["security"] = json!([{}]);
+    for (path, calls) in
+        entries(&mut document["paths"]).filter(|(path, _)| path.starts_with("/v1/"))
+    {
+        entries(calls).for_each(|(_, call)| complete_call(path, call));
+    }
     let resume = &mut document["paths"]["/v1/namespaces/{namespace}/resume"]["post"];
     resume["requestBody"]["required"] = json!(false);
     each_object(document, &mut |object| {
@@ -99,7 +116,7 @@ fn complete(document: &mut Value) {
         }
         reach(&schemas, &object["responses"], &mut read);
     });
-    for (name, schema) in document["components"]["schemas"].as_object_mut().into_iter().flatten() {
+    for (name, schema) in entries(&mut document["components"]["schemas"]) {
         if read.contains(name) && !sent.contains(name) {
             each_object(schema, &mut as_in_responses);
         }
@@ -109,6 +126,34 @@ fn complete(document: &mut Value) {
             schema["allOf"] = json!(all);
         }
     }
+}
+
+/// Adds the parameters of the path, except those that the call describes itself, and the refusals that every
+/// call can return.
+fn complete_call(path: &str, call: &mut Value) {
+    let mut parameters = call["parameters"].as_array().cloned().unwrap_or_default();
+    for (name, description) in PATH_PARAMETERS {
+        let is_described = parameters.iter().any(|parameter| parameter["name"] == name);
+        if path.contains(&format!("{{{name}}}")) && !is_described {
+            let parameter = json!({
+                "name": name, "in": "path", "description": description, "required": true,
+            });
+            parameters.insert(0, parameter);
+        }
+    }
+    if !parameters.is_empty() {
+        call["parameters"] = json!(parameters);
+    }
+    for (status, description) in REFUSALS {
+        let schema = json!({ "schema": { "$ref": format!("{SCHEMAS}Problem") } });
+        call["responses"][status] =
+            json!({ "description": description, "content": { PROBLEM_JSON: schema } });
+    }
+}
+
+/// Returns the fields of an object.
+fn entries(object: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    object.as_object_mut().into_iter().flatten()
 }
 
 /// Returns the rules about several fields of a schema.

@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 use duly_core::{Code, shard::ShardId};
 use duly_store::Repaired;
 
-use super::{App, Problem, body::JsonBody, problem::Refusals, response};
+use super::{App, Problem, body::JsonBody, response};
 use crate::messages;
 use duly_api::cluster::{Repair, Repaired as RepairedShards};
 
@@ -20,7 +20,7 @@ pub(super) const PATH: &str = "/v1/store/repair";
     path = "/v1/store/repair",
     tag = "service",
     request_body(content = Repair, content_type = "application/json"),
-    responses((status = 200, description = "The shards take calls.", body = RepairedShards), Refusals)
+    responses((status = 200, description = "The shards take calls.", body = RepairedShards))
 )]
 pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
     let wanted = body.parse::<Repair>().await?.shards;

@@ -1,4 +1,4 @@
-//! Writes responses as JSON.
+//! Writes responses as JSON, and problems as `application/problem+json` (RFC 9457).
 
 use std::sync::Arc;
 
@@ -8,7 +8,10 @@ use axum::{
 };
 use bytes::Bytes;
 use duly_store::TimerView;
-use http::{StatusCode, header::CONTENT_TYPE};
+use http::{
+    StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use serde::Serialize;
 
 use super::{
@@ -19,8 +22,24 @@ use super::{
 };
 use duly_api::{Timer, timer::ScheduleMark};
 
+/// Media type of every error.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
 /// The result of a handler.
 pub(super) type HandlerResult = Result<Response, Problem>;
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code().http_status())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = Body::from(to_bytes(self.body()).unwrap_or_default());
+        let mut response = (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        if let Some(wait_ms) = self.body().retry_after_ms {
+            response.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
+        }
+        response
+    }
+}
 
 /// Returns a JSON response.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HandlerResult {

@@ -11,7 +11,6 @@ use super::{
     budget::{Budget, Reservation},
     lease,
     path::NamespacePath,
-    problem::Refusals,
     response,
 };
 use duly_api::{
@@ -35,9 +34,8 @@ pub(crate) const SETTLEMENT_BYTES: usize = 192;
     post,
     path = "/v1/namespaces/{namespace}/settle",
     tag = "pull",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = Settle, content_type = "application/json"),
-    responses((status = 200, description = "One result for each settlement, in order.", body = SettleResponse), Refusals)
+    responses((status = 200, description = "One result for each settlement, in order.", body = SettleResponse))
 )]
 pub(crate) async fn settle(
     State(app): State<App>,

@@ -19,7 +19,6 @@ use super::{
     budget::Reservation,
     items::{brief, trace_parent},
     path::{NamespacePath, TimerPath},
-    problem::Refusals,
     query::Query,
     reading::ReadResult,
     refusal_texts::{OperationKind, SentOperation},
@@ -34,12 +33,10 @@ use crate::messages;
     post,
     path = "/v1/namespaces/{namespace}/timers",
     tag = "timers",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
     request_body(content = Schedule, content_type = "application/json"),
     responses(
         (status = 201, description = "The timer was made.", body = Timer),
-        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer),
-        Refusals
+        (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer)
     )
 )]
 pub(crate) async fn schedule_timer(
@@ -69,11 +66,7 @@ pub(crate) async fn schedule_timer(
     get,
     path = "/v1/namespaces/{namespace}/timers/{id}",
     tag = "timers",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
-    ),
-    responses((status = 200, description = "The timer.", body = Timer), Refusals)
+    responses((status = 200, description = "The timer.", body = Timer))
 )]
 pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> HandlerResult {
     let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
@@ -93,12 +86,8 @@ pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> Handl
     patch,
     path = "/v1/namespaces/{namespace}/timers/{id}",
     tag = "timers",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
-    ),
     request_body(content = Reschedule, content_type = "application/json"),
-    responses((status = 200, description = "The timer as it is now.", body = Timer), Refusals)
+    responses((status = 200, description = "The timer as it is now.", body = Timer))
 )]
 pub(crate) async fn reschedule_timer(
     State(app): State<App>,
@@ -129,12 +118,8 @@ pub(crate) async fn reschedule_timer(
     delete,
     path = "/v1/namespaces/{namespace}/timers/{id}",
     tag = "timers",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)"),
-        ("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")
-    ),
-    responses((status = 200, description = "It is cancelled.", body = CancelResponse), Refusals)
+    params(("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")),
+    responses((status = 200, description = "It is cancelled.", body = CancelResponse))
 )]
 pub(crate) async fn cancel_timer(
     State(app): State<App>,
@@ -153,14 +138,7 @@ pub(crate) async fn cancel_timer(
     post,
     path = "/v1/namespaces/{namespace}/timers/{id}/fire",
     tag = "timers",
-    params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
-        ("id" = String, Path, description = "Id of the timer, percent-encoded (`/` as `%2F`)")
-    ),
-    responses(
-        (status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer),
-        Refusals
-    )
+    responses((status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer))
 )]
 pub(crate) async fn fire_timer(
     State(app): State<App>,

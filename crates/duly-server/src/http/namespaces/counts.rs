@@ -19,7 +19,6 @@ use crate::{
         App, Problem,
         budget::Reservation,
         path::NamespacePath,
-        problem::Refusals,
         query::Query,
         response::{self, HandlerResult},
     },
@@ -38,8 +37,7 @@ const FIXED_BYTES: usize = 2 * 1024;
     get,
     path = "/v1/namespaces/{namespace}/stats",
     tag = "namespaces",
-    params(("namespace" = String, Path, description = "Name of the namespace")),
-    responses((status = 200, description = "The counts.", body = NamespaceStats), Refusals)
+    responses((status = 200, description = "The counts.", body = NamespaceStats))
 )]
 pub(crate) async fn namespace_stats(
     State(app): State<App>,
@@ -60,11 +58,10 @@ pub(crate) async fn namespace_stats(
     path = "/v1/namespaces/{namespace}/forecast",
     tag = "namespaces",
     params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
         ("bucket" = Option<Duration>, Query, description = "Length of a bucket, 1s to 366d, default 1m"),
         ("count" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "How many buckets, 1 to 1000, default 60")
     ),
-    responses((status = 200, description = "The forecast.", body = NamespaceForecast), Refusals)
+    responses((status = 200, description = "The forecast.", body = NamespaceForecast))
 )]
 pub(crate) async fn namespace_forecast(
     State(app): State<App>,

@@ -20,7 +20,6 @@ use crate::http::{
     body::{NDJSON, run_blocking},
     cursor::{Cursor, FilterHash, apply_cursor},
     path::NamespacePath,
-    problem::Refusals,
     query::Query,
     reading::ReadResult,
     response::HandlerResult,
@@ -38,7 +37,6 @@ use crate::http::{
     path = "/v1/namespaces/{namespace}/timers",
     tag = "timers",
     params(
-        ("namespace" = String, Path, description = "Name of the namespace"),
         ("state" = Option<String>, Query, pattern = "^(pending|scheduled|due|in_flight|retrying|finished|dead|cancelled)$", description = "`pending` (default), or one state"),
         ("due_from" = Option<Time>, Query, description = "Due at or after this"),
         ("due_to" = Option<Time>, Query, description = "Due before this"),
@@ -52,8 +50,7 @@ use crate::http::{
         (status = 200, description = "A page, or all of them as lines.", content(
             (ListResponse = "application/json"),
             (String = "application/x-ndjson")
-        )),
-        Refusals
+        ))
     )
 )]
 pub(crate) async fn list_timers(
