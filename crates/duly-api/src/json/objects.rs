@@ -10,11 +10,12 @@
 use std::fmt;
 
 use serde::{
-    de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor},
+    de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
     forward_to_deserialize_any,
 };
 
-/// A parser, or a part of one, that accepts only an object for a structure.
+/// A parser, or a part of one, that accepts only an object for a structure. It reads no enums of serde: no
+/// message has one.
 pub(super) struct Objects<T>(pub(super) T);
 
 /// Passes a method of `Deserializer` on, with its visitor wrapped.
@@ -45,14 +46,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Objects<D> {
         deserialize_option(),
         deserialize_newtype_struct(name: &'static str),
         deserialize_map(),
-        deserialize_enum(name: &'static str, variants: &'static [&'static str]),
         deserialize_ignored_any(),
     }
 
     // The text says of which kind any other value is.
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct identifier
+        unit_struct seq tuple tuple_struct enum identifier
     }
 
     fn is_human_readable(&self) -> bool {
@@ -117,11 +117,6 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Objects<V> {
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
         self.0.visit_map(Objects(entries))
     }
-
-    #[inline]
-    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(Objects(variant))
-    }
 }
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Objects<S> {
@@ -167,54 +162,5 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
 
     fn size_hint(&self) -> Option<usize> {
         self.0.size_hint()
-    }
-}
-
-impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Objects<A> {
-    type Error = A::Error;
-    type Variant = Objects<A::Variant>;
-
-    #[inline]
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, Self::Variant), A::Error> {
-        let (name, content) = self.0.variant_seed(Objects(seed))?;
-        Ok((name, Objects(content)))
-    }
-}
-
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Objects<A> {
-    type Error = A::Error;
-
-    fn unit_variant(self) -> Result<(), A::Error> {
-        self.0.unit_variant()
-    }
-
-    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.newtype_variant_seed(Objects(seed))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(len, Objects(visitor))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, A::Error> {
-        self.0.newtype_variant_seed(Structure(visitor))
-    }
-}
-
-/// The content of a variant that is a structure: its parser would accept an array, too.
-struct Structure<V>(V);
-
-impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Structure<V> {
-    type Value = V::Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        inner.deserialize_map(Objects(self.0))
     }
 }
