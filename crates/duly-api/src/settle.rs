@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, LeaseRequest, LeaseResponse, Problem, SettleOutcome, words::MaybeWord};
+use crate::{Duration, LeaseRequest, LeaseResponse, Problem, SettleOutcome, words::Word};
 
 /// Most settlements of one call.
 pub const SETTLEMENTS_MAX: usize = 10_000;
@@ -130,7 +130,7 @@ impl RetryVerdict {
 pub struct SettleResult {
     /// The outcome of a settlement that was not refused.
     #[prost(enumeration = "SettleOutcome", optional, tag = "1")]
-    #[serde(default, with = "MaybeWord::<SettleOutcome>")]
+    #[serde(default, with = "Word::<SettleOutcome>")]
     #[schema(value_type = Option<SettleOutcome>)]
     pub outcome: Option<i32>,
     /// The reason for which the settlement was refused.

@@ -1,7 +1,6 @@
 //! Words: values of a fixed set, which have a name in JSON and a number in protobuf.
 //!
-//! A message holds the number, as protobuf does; `Word` and `MaybeWord` read and write the name for
-//! serde. A number without a name comes from a newer client: [`Words::known`] refuses it.
+//! A message holds the number, as protobuf does; `Word` reads and writes the name for serde. A number without a name comes from a newer client: [`Words::known`] refuses it.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -45,36 +44,22 @@ pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
     }
 }
 
-/// Reads and writes a number as its word: for `#[serde(with = "Word::<T>")]`.
+/// Reads and writes a number, or one that may be absent, as its word: for `#[serde(with = "Word::<T>")]`.
 pub(crate) struct Word<T>(PhantomData<T>);
 
-/// Reads and writes a number that may be absent as its word.
-pub(crate) struct MaybeWord<T>(PhantomData<T>);
-
 impl<T: Words> Word<T> {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-    pub(crate) fn serialize<S: Serializer>(number: &i32, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(T::try_from(*number).map_or("", T::as_str))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-        deserializer.deserialize_any(WordVisitor::<T>(PhantomData))
-    }
-}
-
-impl<T: Words> MaybeWord<T> {
-    #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
-    pub(crate) fn serialize<S: Serializer>(
-        number: &Option<i32>,
+    pub(crate) fn serialize<N: Copy + Into<Option<i32>>, S: Serializer>(
+        number: &N,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        Word::<T>::serialize(&number.unwrap_or_default(), serializer)
+        let value = T::try_from((*number).into().unwrap_or_default());
+        serializer.serialize_str(value.map_or("", T::as_str))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, N: From<i32>, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<i32>, D::Error> {
-        Word::<T>::deserialize(deserializer).map(Some)
+    ) -> Result<N, D::Error> {
+        deserializer.deserialize_any(WordVisitor::<T>(PhantomData)).map(N::from)
     }
 }
 
