@@ -8,10 +8,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    MessageFormat, Problem, Reschedule, Schedule, Timer,
-    json::{BODY, Nulls},
-    number::check_revision,
-    schedule::{CheckedChange, IdLocation},
+    MessageFormat, Problem, Reschedule, Schedule, Timer, json::Nulls, number::check_revision,
 };
 
 /// Most operations of one batch.
@@ -55,13 +52,6 @@ fn with_nulls<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Box<Reschedule>>, D::Error> {
     let change = Option::<Nulls<Reschedule>>::deserialize(deserializer)?;
     Ok(change.map(|change| Box::new(change.into())))
-}
-
-impl From<Nulls<Self>> for Reschedule {
-    fn from(Nulls { mut value, names }: Nulls<Self>) -> Self {
-        value.reset_nulls(&names);
-        value
-    }
 }
 
 /// A timer to cancel.
@@ -115,7 +105,7 @@ impl Operation {
             }
             (None, Some(cancel), None, None) => cancel.check().map_err(|it| it.within("cancel")),
             (None, None, Some(change), None) => {
-                change.operation(source).map_err(|it| it.within("reschedule"))
+                change.check(source, None).map_err(|it| it.within("reschedule"))
             }
             (None, None, None, Some(fire)) => {
                 let id = TimerId::new(&fire.id).map_err(|it| it.within("fire"))?;
@@ -130,23 +120,6 @@ impl Cancel {
     fn check(self) -> Result<Checked, Invalid> {
         let if_revision = check_revision(self.if_revision)?;
         Ok(Checked::Cancel { id: TimerId::new(&self.id)?, if_revision })
-    }
-}
-
-impl Reschedule {
-    fn operation(self, source: MessageFormat) -> Result<Checked, Invalid> {
-        let change = self.check(source, IdLocation::Body).map_err(|mut invalid| {
-            if invalid.field == BODY {
-                invalid.field.clear();
-            }
-            invalid
-        });
-        match change? {
-            CheckedChange { id: Some(id), patch, if_revision } => {
-                Ok(Checked::Reschedule { id, patch: Box::new(patch), if_revision })
-            }
-            CheckedChange { id: None, .. } => Err(Invalid::unseen("id", "given")),
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use duly_core::{
     Invalid, Schedule as Checked, TimerId, TimerSpec,
+    operate::Operation,
     schedule::{Change, IfExists as CheckedIfExists, Patch, SlotKey, Tags, When},
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -15,7 +16,7 @@ use utoipa::ToSchema;
 use crate::{
     Destination, Duration, IfExists, MessageFormat, Retry, Time, TimerField,
     headers::{self, Header, HeaderList},
-    json::BODY,
+    json::{BODY, Nulls},
     number::check_revision,
     payload::{self, PayloadFields},
     schema::AnyJson,
@@ -211,48 +212,29 @@ impl Schedule {
     }
 }
 
-/// The place of a timer's id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IdLocation {
-    /// The path; the body must not have an id.
-    Path,
-    /// The body.
-    Body,
-}
-
-/// A checked change.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CheckedChange {
-    /// The timer, where the body names it.
-    pub id: Option<TimerId>,
-    /// The change.
-    pub patch: Patch,
-    /// The revision that the timer must have.
-    pub if_revision: Option<u32>,
-}
-
 impl Reschedule {
     /// Returns the new due time or delay as its caller wrote it, if it is text.
     pub fn when_text(&self) -> Option<&str> {
         when_text(self.due_at.as_ref(), self.delay.as_ref())
     }
 
-    /// Returns the change, checked.
+    /// Returns the change, checked. Where the path names the timer, `path_id`, the body must not name one.
     ///
     /// # Errors
     /// When a value is not allowed, or nothing would change.
-    pub fn check(self, source: MessageFormat, id_in: IdLocation) -> Result<CheckedChange, Invalid> {
-        let id = match (id_in, &*self.id) {
-            (IdLocation::Path, "") => None,
-            (IdLocation::Path, id) => {
-                return Err(Invalid::new(
-                    "id",
-                    id,
-                    "left out: the path names the timer, and an id never changes",
-                ));
+    pub fn check(
+        self,
+        source: MessageFormat,
+        path_id: Option<TimerId>,
+    ) -> Result<Operation, Invalid> {
+        let (id, whole) = match (path_id, &*self.id) {
+            (Some(id), "") => (id, BODY),
+            (Some(_), id) => {
+                let allowed = "left out: the path names the timer, and an id never changes";
+                return Err(Invalid::new("id", id, allowed));
             }
-            (IdLocation::Body, "") => return Err(Invalid::unseen("id", "given")),
-            (IdLocation::Body, id) => Some(TimerId::new(id)?),
+            (None, "") => return Err(Invalid::unseen("id", "given")),
+            (None, id) => (TimerId::new(id)?, ""),
         };
         let when = when(self.due_at.as_ref(), self.delay.as_ref())?;
         let forms = PayloadFields {
@@ -291,24 +273,24 @@ impl Reschedule {
             }
         }
         if patch.is_empty() {
-            return Err(Invalid::unseen(
-                BODY,
-                "an object with a field to change: due_at, delay, payload, payload_text, \
-                 payload_base64, headers, tags, destination or retry",
-            ));
+            let allowed = "an object with a field to change: due_at, delay, payload, payload_text, \
+                           payload_base64, headers, tags, destination or retry";
+            return Err(Invalid::unseen(whole, allowed));
         }
-        Ok(CheckedChange { id, patch, if_revision: check_revision(self.if_revision)? })
+        let (patch, if_revision) = (Box::new(patch), check_revision(self.if_revision)?);
+        Ok(Operation::Reschedule { id, patch, if_revision })
     }
+}
 
-    /// Resets the fields that a JSON body gave as `null`.
-    pub(crate) fn reset_nulls(&mut self, nulls: &[String]) {
-        for name in nulls {
-            let field = match &**name {
-                "payload_text" | "payload_base64" => Some(TimerField::Payload),
-                name => TimerField::parse(name),
-            };
-            self.reset.extend(field.map(i32::from));
-        }
+/// Resets the fields that a JSON body gave as `null`.
+impl From<Nulls<Self>> for Reschedule {
+    fn from(Nulls { mut value, names }: Nulls<Self>) -> Self {
+        let fields = names.iter().filter_map(|name| match &**name {
+            "payload_text" | "payload_base64" => Some(TimerField::Payload),
+            name => TimerField::parse(name),
+        });
+        value.reset.extend(fields.map(i32::from));
+        value
     }
 }
 

@@ -62,7 +62,7 @@ impl Items {
         }
         let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
         let operation = Operation::Import { timer };
-        app.check_operation(&operation)?;
+        app.check_receiver(&operation)?;
         Ok((brief(namespace.clone(), operation), OperationKind::Import.into()))
     }
 
@@ -101,12 +101,12 @@ pub(crate) fn command(
 ) -> Result<(Command, SentOperation), Invalid> {
     let when = message.when_text().map(Box::from);
     let mut operation = message.check(source, || app.make_id())?;
-    app.check_operation(&operation)?;
+    let kind = OperationKind::of(&operation);
+    app.check_receiver(&operation).map_err(|invalid| invalid.within(kind.name()))?;
     if let Operation::Schedule { schedule, .. } = &mut operation {
         schedule.spec.trace_parent = trace_parent.map(str::to_owned);
     }
-    let sent = SentOperation { kind: OperationKind::of(&operation), when };
-    Ok((brief(namespace.clone(), operation), sent))
+    Ok((brief(namespace.clone(), operation), SentOperation { kind, when }))
 }
 
 /// Returns the command of an operation whose response does not show the whole timer.

@@ -4,11 +4,7 @@
 //! call checks the parts of a URL that need no look-up: a host that is an address, and the port. Names
 //! are looked up only for attempts, because their addresses at that time count.
 
-use duly_core::{
-    Destination, Invalid, Settings, TimerSpec,
-    destination::HttpDestination,
-    schedule::{Change, Patch},
-};
+use duly_core::{Destination, Invalid, Settings, destination::HttpDestination, schedule::Change};
 use duly_sink::http::address::AddressKind;
 use duly_store::Operation;
 use url::{Position, Url};
@@ -16,47 +12,28 @@ use url::{Position, Url};
 use super::App;
 
 impl App {
-    /// Checks the receiver of a new timer.
+    /// Checks the receiver that an operation names.
     ///
     /// # Errors
     /// When the rules of this server do not allow the receiver.
-    pub(super) fn check_spec(&self, spec: &TimerSpec) -> Result<(), Invalid> {
-        spec.destination.as_ref().map_or(Ok(()), |to| self.check_destination(to))
-    }
-
-    /// Checks the receiver of a change.
-    ///
-    /// # Errors
-    /// The errors of [`App::check_spec`].
-    pub(super) fn check_patch(&self, patch: &Patch) -> Result<(), Invalid> {
-        match &patch.destination {
-            Change::Set(to) => self.check_destination(to),
-            Change::Keep | Change::Reset => Ok(()),
-        }
-    }
-
-    /// Checks the receiver of an operation, of a batch or over gRPC.
-    ///
-    /// # Errors
-    /// The errors of [`App::check_spec`].
-    pub(crate) fn check_operation(&self, operation: &Operation) -> Result<(), Invalid> {
-        match operation {
-            Operation::Schedule { schedule, .. } => {
-                self.check_spec(&schedule.spec).map_err(|invalid| invalid.within("schedule"))
-            }
-            Operation::Reschedule { patch, .. } => {
-                self.check_patch(patch).map_err(|invalid| invalid.within("reschedule"))
-            }
-            Operation::Import { timer } => self.check_spec(&timer.spec),
-            _ => Ok(()),
-        }
+    pub(crate) fn check_receiver(&self, operation: &Operation) -> Result<(), Invalid> {
+        let receiver = match operation {
+            Operation::Schedule { schedule, .. } => schedule.spec.destination.as_ref(),
+            Operation::Import { timer } => timer.spec.destination.as_ref(),
+            Operation::Reschedule { patch, .. } => match &patch.destination {
+                Change::Set(to) => Some(to),
+                Change::Keep | Change::Reset => None,
+            },
+            _ => None,
+        };
+        receiver.map_or(Ok(()), |to| self.check_destination(to))
     }
 
     /// Checks the receivers of settings, except unchanged ones: a newer rule does not prevent other
     /// changes.
     ///
     /// # Errors
-    /// The errors of [`App::check_spec`].
+    /// The errors of [`App::check_receiver`].
     pub(super) fn check_settings(
         &self,
         settings: &Settings,
@@ -67,7 +44,7 @@ impl App {
         }
         match &settings.fallback {
             Some(second) if present.is_none_or(|it| it.fallback.as_ref() != Some(second)) => {
-                self.check_receiver(&second.destination, "fallback.destination")
+                self.check_http(&second.destination, "fallback.destination")
             }
             _ => Ok(()),
         }
@@ -75,12 +52,12 @@ impl App {
 
     fn check_destination(&self, to: &Destination) -> Result<(), Invalid> {
         match to {
-            Destination::Http(http) => self.check_receiver(http, "destination"),
+            Destination::Http(http) => self.check_http(http, "destination"),
             Destination::Pull => Ok(()),
         }
     }
 
-    fn check_receiver(&self, http: &HttpDestination, field: &str) -> Result<(), Invalid> {
+    fn check_http(&self, http: &HttpDestination, field: &str) -> Result<(), Invalid> {
         let rules = &self.addresses;
         let url = http.url();
         let field = || format!("{field}.http.url");

@@ -7,9 +7,9 @@ use duly_api::{
     CancelResponse, MessageFormat, Reschedule, Schedule, Timer,
     json::{self, Nulls},
     number::check_revision,
-    schedule::IdLocation,
     timer::ScheduleMark,
 };
+use duly_core::NamespaceName;
 use duly_store::{Operation, Outcome};
 use http::{HeaderMap, StatusCode, Uri};
 
@@ -45,20 +45,20 @@ pub(crate) async fn schedule_timer(
     headers: HeaderMap,
     body: JsonBody,
 ) -> HandlerResult {
-    let reader = app.clone();
-    let ((mut schedule, if_exists, when), mut reservation) = body
+    let (reader, trace_parent) = (app.clone(), trace_parent(&headers));
+    let ((operation, when), reservation) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
             let when = schedule.when_text().map(Box::from);
-            let (schedule, if_exists) = schedule.check(MessageFormat::Json, || reader.make_id())?;
-            reader.check_spec(&schedule.spec)?;
-            Ok((schedule, if_exists, when))
+            let checked = schedule.check(MessageFormat::Json, || reader.make_id())?;
+            let (mut schedule, if_exists) = (Box::new(checked.0), checked.1);
+            schedule.spec.trace_parent = trace_parent;
+            let operation = Operation::Schedule { schedule, if_exists };
+            reader.check_receiver(&operation)?;
+            Ok((operation, when))
         })
         .await?;
-    schedule.spec.trace_parent = trace_parent(&headers);
-    let operation = Operation::Schedule { schedule: Box::new(schedule), if_exists };
-    let outcome = app.apply_within(namespace, operation, &mut reservation).await?;
-    changed(outcome, SentOperation { kind: OperationKind::Schedule, when }, reservation).await
+    change(&app, namespace, operation, when, reservation).await
 }
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -94,21 +94,17 @@ pub(crate) async fn reschedule_timer(
     timer: TimerPath,
     body: JsonBody,
 ) -> HandlerResult {
-    let ((change, when), mut reservation) = body
-        .read_held(|text| {
+    let reader = app.clone();
+    let ((operation, when), reservation) = body
+        .read_held(move |text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
-            Ok((change.check(MessageFormat::Json, IdLocation::Path)?, when))
+            let operation = change.check(MessageFormat::Json, Some(timer.id))?;
+            reader.check_receiver(&operation)?;
+            Ok((operation, when))
         })
         .await?;
-    app.check_patch(&change.patch)?;
-    let operation = Operation::Reschedule {
-        id: timer.id,
-        patch: Box::new(change.patch),
-        if_revision: change.if_revision,
-    };
-    let outcome = app.apply_within(timer.namespace, operation, &mut reservation).await?;
-    changed(outcome, SentOperation { kind: OperationKind::Reschedule, when }, reservation).await
+    change(&app, timer.namespace, operation, when, reservation).await
 }
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -145,18 +141,21 @@ pub(crate) async fn fire_timer(
     timer: TimerPath,
     _body: NoBody,
 ) -> HandlerResult {
-    let mut reservation = app.budget().empty_reservation();
-    let operation = Operation::Fire { id: timer.id };
-    let outcome = app.apply_within(timer.namespace, operation, &mut reservation).await?;
-    changed(outcome, OperationKind::Fire, reservation).await
+    let reservation = app.budget().empty_reservation();
+    change(&app, timer.namespace, Operation::Fire { id: timer.id }, None, reservation).await
 }
 
-/// Responds to a call that made, found or changed a timer.
-async fn changed(
-    outcome: Outcome,
-    sent: impl Into<SentOperation>,
-    reservation: Reservation,
+/// Makes, finds or changes a timer, and responds with it. `when` is the due time or delay if the caller sent
+/// text.
+async fn change(
+    app: &App,
+    namespace: NamespaceName,
+    operation: Operation,
+    when: Option<Box<str>>,
+    mut reservation: Reservation,
 ) -> HandlerResult {
+    let sent = SentOperation { kind: OperationKind::of(&operation), when };
+    let outcome = app.apply_within(namespace, operation, &mut reservation).await?;
     let is_new = matches!(outcome, Outcome::Created(_));
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (view, mark) = messages::view(sent, &outcome, "")?;
