@@ -50,19 +50,13 @@ pub(crate) struct ConnectionSettings {
     pub(crate) drain_timeout: Duration,
 }
 
-/// A running listener.
+/// A running listener. If it is dropped, it accepts no more; open connections end with the runtime.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    stop: watch::Sender<Stop>,
+    stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    /// Tasks that end with this value: probes get responses until the stop is complete.
+    /// Further tasks: probes get responses until the stop is complete.
     others: Vec<AbortHandle>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    NotYet,
-    Now,
 }
 
 impl Serving {
@@ -73,7 +67,7 @@ impl Serving {
         settings: ConnectionSettings,
         metrics: Metrics,
     ) -> Self {
-        let (stop, stopped) = watch::channel(Stop::NotYet);
+        let (stop, stopped) = watch::channel(false);
         let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
         if let Some((listener, switch)) = admin {
             let settings = ConnectionSettings { connections_max: 0, ..settings };
@@ -84,14 +78,9 @@ impl Serving {
         Self { stop, accepting, others }
     }
 
-    /// Stops accepting; open connections end with the runtime.
-    pub(crate) fn abandon(self) {
-        self.accepting.abort();
-    }
-
     /// Stops accepting, and waits until every request has its response or `drain_timeout` is over.
     pub(crate) async fn stop(&mut self) {
-        self.stop.send_replace(Stop::Now);
+        self.stop.send_replace(true);
         if let Err(error) = (&mut self.accepting).await {
             tracing::error!(%error, "accept loop ended with a panic; the stop continues");
         }
@@ -100,6 +89,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        self.accepting.abort();
         self.others.iter().for_each(AbortHandle::abort);
     }
 }
@@ -117,11 +107,11 @@ async fn accept(
     listener: TcpListener,
     switch: RouterSwitch,
     settings: ConnectionSettings,
-    stopped: Option<watch::Receiver<Stop>>,
+    stopped: Option<watch::Receiver<bool>>,
 ) {
     let stopped = async {
         match stopped {
-            Some(mut stopped) => drop(stopped.wait_for(|stop| *stop == Stop::Now).await),
+            Some(mut stopped) => drop(stopped.wait_for(|stop| *stop).await),
             None => std::future::pending().await,
         }
     };
@@ -129,7 +119,7 @@ async fn accept(
     let builder = Arc::new(builder(&settings));
     let slots = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
     let mut reserve = Reserve::new(&settings);
-    let (stop_connections, stopped_connections) = watch::channel(Stop::NotYet);
+    let (stop_connections, stopped_connections) = watch::channel(false);
     let timeouts =
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
@@ -161,7 +151,7 @@ async fn accept(
         }
     }
     drop((listener, stopped_connections));
-    stop_connections.send_replace(Stop::Now);
+    stop_connections.send_replace(true);
     // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
         tracing::warn!("drain time-out reached; calls still under way are cut off");
@@ -189,7 +179,7 @@ fn connect(
     (slot, timeouts): (OwnedSemaphorePermit, ConnectionTimeouts),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     switch: RouterSwitch,
-    mut stopped: watch::Receiver<Stop>,
+    mut stopped: watch::Receiver<bool>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "connection ended before it was served");
@@ -203,7 +193,7 @@ fn connect(
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
         let mut write_timeout = pin!(progress.wait_for_write_timeout());
         let mut from = Instant::now();
-        let mut stop = Stop::NotYet;
+        let mut is_stopping = false;
         loop {
             tokio::select! {
                 biased;
@@ -217,14 +207,14 @@ fn connect(
                     tracing::debug!("connection closed (write timeout): its caller does not read");
                     break;
                 }
-                _ = stopped.wait_for(|stop| *stop == Stop::Now), if stop == Stop::NotYet => {}
+                _ = stopped.wait_for(|stop| *stop), if !is_stopping => {}
                 // During a stop, a connection that stays open without a call is closed.
-                () = progress.wait_for_idle_timeout(timeouts.idle, from) => if stop == Stop::Now {
+                () = progress.wait_for_idle_timeout(timeouts.idle, from) => if is_stopping {
                     tracing::debug!("connection closed: its graceful shutdown timed out");
                     break;
                 },
             }
-            (stop, from) = (Stop::Now, Instant::now());
+            (is_stopping, from) = (true, Instant::now());
             connection.as_mut().graceful_shutdown();
         }
         drop((slot, stopped));

@@ -74,7 +74,8 @@ pub struct StartReport {
     pub tail: Tail,
 }
 
-/// A running server. If it is dropped without [`Running::stop`], it ends with the runtime.
+/// A running server. If it is dropped without [`Running::stop`], it accepts no more connections, and ends
+/// with the runtime.
 #[derive(Debug)]
 pub struct Running {
     serving: Serving,
@@ -148,30 +149,12 @@ async fn start_on(
     };
     let admin = admin.map(|admin| (admin, admin_switch.clone()));
     let serving = Serving::start((listener, switch.clone()), admin, settings, metrics.clone());
-    let serving = StartupListener(Some(serving));
     let addresses = (listen, admin_listen);
     let (app, store, report) =
         open_and_run(&config, addresses, progress_sender, opener, metrics).await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
-    Ok(Running { serving: serving.started(), app, store, report })
-}
-
-/// The listener that responds before the store is open. A drop before that closes the port.
-struct StartupListener(Option<Serving>);
-
-impl StartupListener {
-    fn started(mut self) -> Serving {
-        self.0.take().expect("it is taken once")
-    }
-}
-
-impl Drop for StartupListener {
-    fn drop(&mut self) {
-        if let Some(serving) = self.0.take() {
-            serving.abandon();
-        }
-    }
+    Ok(Running { serving, app, store, report })
 }
 
 async fn open_and_run(

@@ -140,16 +140,8 @@ pub(super) fn bounded(
             deadline,
             rest: Bytes::new(),
             in_rest: Vec::new(),
-            ended: StreamEnd::Open,
         })
     })
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StreamEnd {
-    Open,
-    /// The caller's time limit is over; the trailers have the status.
-    DeadlineExceeded,
 }
 
 struct Outbound {
@@ -162,7 +154,6 @@ struct Outbound {
     rest: Bytes,
     /// Responses of a stream that end in `rest`.
     in_rest: Vec<PendingReply>,
-    ended: StreamEnd,
 }
 
 impl Outbound {
@@ -203,13 +194,9 @@ impl hyper::body::Body for Outbound {
         if !this.rest.is_empty() {
             return Poll::Ready(Some(Ok(this.part())));
         }
-        if this.ended == StreamEnd::DeadlineExceeded {
-            return Poll::Ready(None);
-        }
         if this.deadline.as_mut().is_some_and(|deadline| deadline.poll_unpin(context).is_ready()) {
-            this.ended = StreamEnd::DeadlineExceeded;
-            // The producer of the stream is dropped with it.
-            this.inner = Body::empty();
+            // The trailers end the stream; its producer is dropped.
+            (this.deadline, this.inner) = (None, Body::empty());
             let mut trailers = HeaderMap::new();
             let status = deadline_exceeded(None, &ChangesNothing::of(CallKind::Change));
             let added = status.add_header(&mut trailers).ok();
@@ -232,8 +219,7 @@ impl hyper::body::Body for Outbound {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
-            && (self.ended == StreamEnd::DeadlineExceeded || self.inner.is_end_stream())
+        self.rest.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

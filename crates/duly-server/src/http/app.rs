@@ -85,13 +85,6 @@ impl Deref for App {
     }
 }
 
-/// State of a stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    NotYet,
-    Now,
-}
-
 #[derive(Debug)]
 struct Inner {
     parts: Parts,
@@ -99,7 +92,7 @@ struct Inner {
     budget: Budget,
     probes: Budget,
     health: Budget,
-    stopping: watch::Sender<Stopping>,
+    stopping: watch::Sender<bool>,
     patches: Mutex<()>,
     /// Use of the rate at which schedules create namespaces.
     implicit: parking_lot::Mutex<Gcra>,
@@ -112,7 +105,7 @@ impl App {
             budget: Budget::new(parts.limits.request_memory_max),
             probes: Budget::new(PROBES_BYTES_MAX),
             health: Budget::new(HEALTH_BYTES_MAX),
-            stopping: watch::Sender::new(Stopping::NotYet),
+            stopping: watch::Sender::new(false),
             routes: Routes::default(),
             patches: Mutex::new(()),
             implicit: parking_lot::Mutex::default(),
@@ -182,17 +175,17 @@ impl App {
 
     /// Announces the stop of the server: streams without an end of their own end.
     pub fn stop(&self) {
-        self.0.stopping.send_replace(Stopping::Now);
+        self.0.stopping.send_replace(true);
     }
 
     /// Waits until the server is about to stop.
     pub(crate) async fn stopping(&self) {
         // The sender lives as long as `self`.
-        self.0.stopping.subscribe().wait_for(|now| *now == Stopping::Now).await.ok();
+        self.0.stopping.subscribe().wait_for(|now| *now).await.ok();
     }
 
     /// Returns `true` if the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
-        *self.0.stopping.borrow() == Stopping::Now
+        *self.0.stopping.borrow()
     }
 }

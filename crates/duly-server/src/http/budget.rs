@@ -10,19 +10,15 @@
 //!    it is the only one that exceeds the budget.
 //! 5. Probes and metrics have a second, small budget.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, ready},
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use axum::{body::Body, response::Response};
+use axum::response::Response;
 use bytes::Bytes;
 use duly_core::Code;
-use hyper::body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Problem, lease_reservation::OversizeSemaphore};
@@ -198,22 +194,16 @@ pub(crate) fn over_budget() -> Problem {
     )
 }
 
-/// A response whose bytes hold their reservation until the connection has released the last of them.
-struct CountedBody {
-    inner: Body,
-    reservation: Arc<Reservation>,
-}
-
 /// A mark of a response that is counted already.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsCounted;
 
-/// Counts a response against `reservation`.
-pub(crate) fn count(response: Response, reservation: Reservation) -> Response {
-    let reservation = Arc::new(reservation);
-    let mut response = response.map(|inner| Body::new(CountedBody { inner, reservation }));
-    response.extensions_mut().insert(IsCounted);
-    response
+/// Counts a response against `reservation`. Its body is in memory as one part.
+pub(crate) async fn count(response: Response, reservation: Reservation) -> Response {
+    let (head, mut body) = response.into_parts();
+    let whole = body.frame().await.and_then(Result::ok).and_then(|part| part.into_data().ok());
+    let counted = whole.map(|bytes| count_bytes(bytes, reservation));
+    Response::from_parts(head, counted.unwrap_or_default().into())
 }
 
 /// Returns bytes that count against `reservation` while any part of them is held.
@@ -225,47 +215,19 @@ pub(crate) fn count_bytes(
 }
 
 /// Bytes with their reservation.
-struct CountedBytes<B, S> {
+struct CountedBytes<B> {
     bytes: B,
-    _reservation: S,
+    _reservation: Reservation,
 }
 
-impl<B: AsRef<[u8]>, S> AsRef<[u8]> for CountedBytes<B, S> {
+impl<B: AsRef<[u8]>> AsRef<[u8]> for CountedBytes<B> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 }
 
-impl hyper::body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.inner).poll_frame(context));
-        let reservation = &this.reservation;
-        let hold = |bytes| {
-            Bytes::from_owner(CountedBytes { bytes, _reservation: Arc::clone(reservation) })
-        };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(hold))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
-
     use super::*;
 
     const MIB: usize = 1024 * 1024;
@@ -353,9 +315,8 @@ mod tests {
     #[tokio::test]
     async fn p10_responses_count_until_their_last_byte_is_released() {
         let budget = Budget::new(MIB);
-        let inner = Body::from(vec![7; 1_000]);
-        let reservation = Arc::new(budget.reserve(1_000).unwrap());
-        let mut body = CountedBody { inner, reservation };
+        let response = Response::new(vec![7; 1_000].into());
+        let mut body = count(response, budget.reserve(1_000).unwrap()).await.into_body();
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
         drop(body);
         let rest = frame.slice(999..);

@@ -175,7 +175,7 @@ async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
         CallKind::Probe | CallKind::Health => app.probes().reserve(bytes),
     };
     match reservation {
-        Ok(reservation) => budget::count(response, reservation),
+        Ok(reservation) => budget::count(response, reservation).await,
         Err(problem) => problem.into_response(),
     }
 }

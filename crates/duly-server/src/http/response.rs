@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::{
     Problem,
     body::{JSON, run_blocking},
-    budget::{self, Reservation},
+    budget::{self, IsCounted, Reservation},
     text::ResponseText,
 };
 use duly_api::{Timer, timer::ScheduleMark};
@@ -103,7 +103,9 @@ pub(super) fn with_body(status: StatusCode, body: Body) -> Response {
 /// that is too small it exceeds the budget, because the response cannot be refused any more.
 pub(super) async fn change(mut reservation: Reservation, text: Bytes) -> Response {
     reservation.grow_past_budget_to(text.len()).await;
-    budget::count(with_body(StatusCode::OK, text.into()), reservation)
+    let mut response = with_body(StatusCode::OK, budget::count_bytes(text, reservation).into());
+    response.extensions_mut().insert(IsCounted);
+    response
 }
 
 /// Returns the JSON text of a response, which ends with a line break.
