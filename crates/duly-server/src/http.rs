@@ -36,7 +36,6 @@ mod path;
 mod query;
 pub(crate) mod reading;
 mod receivers;
-mod repair;
 mod response;
 mod route_description;
 mod router_switch;
@@ -48,7 +47,7 @@ mod unread;
 mod write_progress;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
-pub use backup::{BackupLimits, Backups};
+pub use backup::{BackupLimits, Backups, MakeBackup};
 pub(crate) use edge::{CallKind, ChangesNothing};
 pub use guard::Guard;
 pub use openapi::openapi_json;
@@ -120,7 +119,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::counts::namespace_forecast))
         .routes(routes!(health::cluster))
         .routes(routes!(backup::backup))
-        .routes(routes!(repair::repair))
+        .routes(routes!(backup::repair))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))

@@ -29,7 +29,7 @@ use tonic::{Status, Streaming};
 use tower::{ServiceExt, util::MapRequest};
 
 use crate::{
-    http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts},
+    http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts},
     telemetry::Metrics,
 };
 
@@ -128,7 +128,11 @@ impl TestServer {
                 request_timeout: Duration::from_secs(30),
                 implicit_namespaces_per_second: 20,
             },
-            backups: Backups::new(None, |_| panic!("there is no directory for backups")),
+            backups: Backups::new(
+                None,
+                BackupLimits { count_max: 0, interval: Duration::ZERO },
+                None,
+            ),
             metrics: Metrics::install(),
         });
         let server = Self { app, claims };

@@ -1,37 +1,47 @@
 //! `POST /v1/store/backup`: a copy of the running store in another directory.
+//! `POST /v1/store/repair`: lets shards of a store on Redis take calls again.
 //!
 //! Every caller may start a backup, and so have files written. Three rules bound this:
 //!
 //! 1. A backup goes only below the one directory that the operator names (`store.backup_dir`).
 //! 2. Its directory is empty or new.
-//! 3. The operator limits the number of backups and the time between them.
+//! 3. The operator limits the number of backups and the time between them: a backup keeps the disk space of
+//!    files that the store has released, and a copy takes disk bandwidth from commits.
 
 use std::{
     fmt, fs, io,
     path::{Component, Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use axum::{extract::State, response::Response};
-use duly_core::{Code, Invalid, Millis, error_code::Retry};
+use axum::extract::State;
+use duly_api::cluster::{Backup, BackupMade, Repair, Repaired as RepairedShards};
+use duly_core::{Code, Invalid, Millis, error_code::Retry, shard::ShardId};
+use duly_store::Repaired;
 use duly_store_embedded::{
-    EmbeddedStore,
     backup::{BackupError, BackupReport},
     disk,
 };
+use parking_lot::Mutex;
 use tokio::task;
 
-use super::{App, Problem, body::JsonBody, response};
+use super::{
+    App, Problem,
+    body::JsonBody,
+    response::{self, HandlerResult},
+};
 use crate::messages;
-use duly_api::cluster::{Backup, BackupMade};
 
-mod limits;
+/// Path of the backup. The copy may take longer than other requests.
+pub(super) const BACKUP: &str = "/v1/store/backup";
+/// Path of the repair, which reads and writes every namespace.
+pub(super) const REPAIR: &str = "/v1/store/repair";
 
-pub use limits::BackupLimits;
-
-/// Path of the route. The copy may take longer than other requests.
-pub(super) const PATH: &str = "/v1/store/backup";
+/// The file that each backup has.
+const MANIFEST: &str = "MANIFEST";
+/// Names that are read to count backups. A directory with more holds other files.
+const NAMES_MAX: usize = 100_000;
 
 /// Wait for free space: an operator makes it, or files that are deleted in the background.
 const NO_ROOM_WAIT: Millis = Millis::from_secs(60);
@@ -41,15 +51,26 @@ const NAMEABLE: &str =
     "a path that the file system accepts: every parent is a directory, and no name is too long";
 
 /// A function that makes a backup.
-type MakeBackup = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
+pub type MakeBackup = dyn Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync;
+
+/// Bounds of backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackupLimits {
+    /// Backups below `store.backup_dir`.
+    pub count_max: usize,
+    /// Time from the beginning of a backup to that of the next.
+    pub interval: Duration,
+}
 
 /// Backups of a server's store.
 #[derive(Clone)]
 pub struct Backups {
     dir: Option<PathBuf>,
+    limits: BackupLimits,
     /// `None`: a shared store, which other servers keep.
     make: Option<Arc<MakeBackup>>,
-    admission: Arc<limits::BackupAdmission>,
+    /// The beginning of the latest backup.
+    began: Arc<Mutex<Option<Instant>>>,
 }
 
 impl fmt::Debug for Backups {
@@ -59,28 +80,11 @@ impl fmt::Debug for Backups {
 }
 
 impl Backups {
-    /// Creates backups by `make`, below this directory. Without a directory, every backup is refused.
-    pub fn new(
-        dir: Option<PathBuf>,
-        make: impl Fn(&Path) -> Result<BackupReport, BackupError> + Send + Sync + 'static,
-    ) -> Self {
-        Self { dir, make: Some(Arc::new(make)), admission: Arc::default() }
-    }
-
-    /// Refuses every backup: the timers are on other servers, which have their own means.
-    pub fn elsewhere() -> Self {
-        Self { dir: None, make: None, admission: Arc::default() }
-    }
-
-    /// Sets the bounds.
-    #[must_use]
-    pub fn limited(self, limits: BackupLimits) -> Self {
-        Self { admission: Arc::new(limits::BackupAdmission::new(limits)), ..self }
-    }
-
-    /// Creates the backups of an embedded store.
-    pub fn of(dir: Option<PathBuf>, store: Arc<EmbeddedStore>) -> Self {
-        Self::new(dir, move |path| store.backup(path, &mut |_| {}))
+    /// Creates backups by `make`, below this directory and within these bounds. Without a directory, every
+    /// backup is refused; without `make` as well: the timers are on other servers, which have their own
+    /// means.
+    pub fn new(dir: Option<PathBuf>, limits: BackupLimits, make: Option<Arc<MakeBackup>>) -> Self {
+        Self { dir, limits, make, began: Arc::default() }
     }
 
     /// Makes a backup at a checked path. A backup that is refused because its directory is not empty
@@ -88,9 +92,39 @@ impl Backups {
     fn make(&self, make: &MakeBackup, path: &Path) -> Result<BackupReport, Problem> {
         let is_used = fs::read_dir(path).is_ok_and(|mut names| names.next().is_some());
         if let Some(dir) = self.dir.as_deref().filter(|_| !is_used) {
-            self.admission.admit(dir, Instant::now())?;
+            self.admit(dir, Instant::now())?;
         }
         make(path).map_err(refusal)
+    }
+
+    /// Admits a backup below `dir` that would begin now. Blocks its thread for the directory.
+    fn admit(&self, dir: &Path, now: Instant) -> Result<(), Problem> {
+        let BackupLimits { count_max, interval } = self.limits;
+        let mut began = self.began.lock();
+        let next = began.map_or(now, |began| began + interval);
+        if now < next {
+            let (wait, every) = (millis(next - now), millis(interval));
+            let detail = format!(
+                "a backup may begin every {every} (store.backup_interval), and the latest began less \
+                 than that ago: try again in {wait}"
+            );
+            return Err(exhausted(detail, wait));
+        }
+        let count = count(dir);
+        let dir = dir.display();
+        let count = count.map_err(|error| {
+            let detail = format!("the backups below {dir} cannot be counted: {error}");
+            Problem::new(Code::Internal, detail)
+        })?;
+        if count >= count_max {
+            let detail = format!(
+                "{count} backups are below {dir} and store.backups_max allows {count_max}: move \
+                 one to another machine, or raise store.backups_max"
+            );
+            return Err(exhausted(detail, NO_ROOM_WAIT));
+        }
+        *began = Some(now);
+        Ok(())
     }
 
     /// Checks that a backup may go to this path.
@@ -136,7 +170,7 @@ impl Backups {
     request_body(content = Backup, content_type = "application/json"),
     responses((status = 200, description = "The copy is there.", body = BackupMade))
 )]
-pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> Result<Response, Problem> {
+pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> HandlerResult {
     let path = PathBuf::from(body.parse::<Backup>().await?.path);
     let make = app.backups.check(&path)?;
     let backups = app.backups.clone();
@@ -172,11 +206,88 @@ fn refusal(error: BackupError) -> Problem {
         BackupError::Busy | BackupError::Closed => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
         }
-        BackupError::NoSpace { .. } => limits::exhausted(detail, NO_ROOM_WAIT),
-        BackupError::Disk(error) if error.is_no_space() => limits::exhausted(detail, NO_ROOM_WAIT),
+        BackupError::NoSpace { .. } => exhausted(detail, NO_ROOM_WAIT),
+        BackupError::Disk(error) if error.is_no_space() => exhausted(detail, NO_ROOM_WAIT),
         _ => {
             tracing::error!(%detail, "backup failed; no backup was made");
             Problem::new(Code::Internal, format!("the backup failed and left nothing: {detail}"))
         }
     }
 }
+
+/// Rounds up: a call after this time is admitted.
+fn millis(time: Duration) -> Millis {
+    Millis::from_ms(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
+fn exhausted(detail: String, wait: Millis) -> Problem {
+    Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
+}
+
+/// Counts the backups below a directory. Links are not followed; a missing directory has none.
+fn count(dir: &Path) -> io::Result<usize> {
+    let (mut backups, mut names, mut dirs) = (0, 0, vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        let before = dirs.len();
+        for entry in entries {
+            let entry = entry?;
+            names += 1;
+            if names > NAMES_MAX {
+                let what = format!(
+                    "there are more than {NAMES_MAX} names; move files that are not backups"
+                );
+                return Err(io::Error::other(what));
+            }
+            if entry.file_name() == MANIFEST {
+                // A directory below a backup holds no other backup.
+                backups += 1;
+                dirs.truncate(before);
+                break;
+            }
+            if entry.file_type()?.is_dir() {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    Ok(backups)
+}
+
+/// Accept that shards have lost data, so that they take calls again.
+///
+/// An emptied shard gets its marker and the settings of namespaces from the other shards; its timers are
+/// lost. A shard that came back with older data is confirmed. Shards that take calls stay as they are.
+#[utoipa::path(
+    post,
+    path = "/v1/store/repair",
+    tag = "service",
+    request_body(content = Repair, content_type = "application/json"),
+    responses((status = 200, description = "The shards take calls.", body = RepairedShards))
+)]
+pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> HandlerResult {
+    let wanted = body.parse::<Repair>().await?.shards;
+    let Some(deployment) = app.store.deployment() else {
+        let detail = "there is nothing to repair here: this server keeps its timers in a directory \
+                      of its own, which `duly store check` verifies";
+        return Err(Problem::new(Code::PermissionDenied, detail));
+    };
+    let mut shards = Vec::with_capacity(wanted.len());
+    for shard in wanted.into_iter().map(ShardId) {
+        let repaired = deployment.repair(shard).await?;
+        if repaired != Repaired::Nothing {
+            tracing::warn!(
+                shard = shard.0,
+                ?repaired,
+                "shard repaired on an operator's call; it accepts calls again"
+            );
+        }
+        shards.push(messages::repaired_shard(shard, repaired));
+    }
+    response::ok(&RepairedShards { shards })
+}
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,6 @@ use super::{
     cors::Cors,
     health, lease, notice,
     query::Query,
-    repair,
     route_description::RouteDescription,
     router_switch::ConnectionKind,
     settle, unread,
@@ -206,7 +205,7 @@ fn time_limit(app: &App, route: &str) -> Duration {
     let limit = app.limits.request_timeout;
     match route {
         lease::PATH | settle::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
-        backup::PATH | repair::PATH => BACKUP_MAX,
+        backup::BACKUP | backup::REPAIR => BACKUP_MAX,
         _ => limit,
     }
 }

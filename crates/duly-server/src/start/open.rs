@@ -19,7 +19,7 @@ pub(super) use self::embedded::{Opener, open_directory};
 use super::{StartError, options};
 use crate::{
     config::{Config, StoreUrl},
-    http::{Backups, StartupProgress},
+    http::{Backups, MakeBackup, StartupProgress},
 };
 
 /// An open store.
@@ -88,13 +88,15 @@ impl OpenedStore {
 
     /// Returns the part that makes backups.
     pub(super) fn backups(&self, config: &Config) -> Backups {
-        match self {
+        let make: Option<Arc<MakeBackup>> = match self {
             Self::Embedded(store) => {
-                let directory = config.store.backup_dir.as_deref().map(Path::to_owned);
-                Backups::of(directory, Arc::clone(store)).limited(options::backup_limits(config))
+                let store = Arc::clone(store);
+                Some(Arc::new(move |path: &Path| store.backup(path, &mut |_| {})))
             }
-            Self::Shared(..) => Backups::elsewhere(),
-        }
+            Self::Shared(..) => None,
+        };
+        let dir = config.store.backup_dir.as_deref().map(Path::to_owned);
+        Backups::new(dir, options::backup_limits(config), make)
     }
 
     /// Waits until the store has ended for good and returns the reason. A shared store does not end.

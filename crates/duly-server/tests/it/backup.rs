@@ -9,7 +9,7 @@ use std::{
 };
 
 use duly_core::Code;
-use duly_server::http::{BackupLimits, Backups};
+use duly_server::http::{BackupLimits, Backups, MakeBackup};
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{
     EmbeddedStore, Options,
@@ -31,6 +31,21 @@ fn store(path: &Path) -> Arc<EmbeddedStore> {
     Arc::new(EmbeddedStore::open(disk, options, clock, &mut |_| {}).unwrap())
 }
 
+/// Returns the backups of a store below a directory, without a bound on their rate.
+pub(crate) fn backups_of(dir: PathBuf, store: Arc<EmbeddedStore>) -> Backups {
+    limited(dir, store, 30, Duration::ZERO)
+}
+
+fn limited(
+    dir: PathBuf,
+    store: Arc<EmbeddedStore>,
+    count_max: usize,
+    interval: Duration,
+) -> Backups {
+    let make: Arc<MakeBackup> = Arc::new(move |path| store.backup(path, &mut |_| {}));
+    Backups::new(Some(dir), BackupLimits { count_max, interval }, Some(make))
+}
+
 fn asked(path: &Path) -> String {
     json!({ "path": path }).to_string()
 }
@@ -39,7 +54,7 @@ fn asked(path: &Path) -> String {
 async fn backups_go_below_their_directory_and_are_described() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir.path().join("data"));
-    let bench = Bench::backing_up(Backups::of(Some(dir.path().join("backups")), store));
+    let bench = Bench::backing_up(backups_of(dir.path().join("backups"), store));
     let target = dir.path().join("backups/today");
     let made = bench.post(PATH, &asked(&target)).await.expect(200);
     assert_eq!(made["path"], json!(target));
@@ -66,8 +81,7 @@ async fn paths_that_are_not_below_the_directory_are_refused() {
     std::fs::create_dir_all(&backups).unwrap();
     std::fs::create_dir_all(&outside).unwrap();
     symlink(&outside, backups.join("link")).unwrap();
-    let never = Backups::new(Some(backups.clone()), |path| panic!("{} made", path.display()));
-    let bench = Bench::backing_up(never);
+    let bench = Bench::backing_up(backups_of(backups.clone(), store(&dir.path().join("data"))));
     for path in [
         PathBuf::from("relative"),
         backups.clone(),
@@ -93,7 +107,7 @@ async fn paths_that_are_not_below_the_directory_are_refused() {
 async fn paths_that_no_directory_can_have_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (backups, data) = (dir.path().join("backups"), dir.path().join("data"));
-    let bench = Bench::backing_up(Backups::of(Some(backups.clone()), store(&data)));
+    let bench = Bench::backing_up(backups_of(backups.clone(), store(&data)));
     let long = backups.join("x".repeat(300));
     // The directory itself is missing the first time, and exists the second time.
     for path in [&long, &long, &backups.join("a\0b")] {
@@ -111,11 +125,13 @@ async fn paths_that_no_directory_can_have_are_refused() {
 #[tokio::test]
 async fn a_backup_without_disk_space_gets_a_retry_time() {
     let dir = tempfile::tempdir().unwrap();
-    let full = |_: &Path| {
+    let full: Arc<MakeBackup> = Arc::new(|_| {
         let (operation, name) = (Operation::Write, "a copy".to_owned());
         Err(BackupError::Disk(disk::Error::NoSpace { operation, name }))
-    };
-    let bench = Bench::backing_up(Backups::new(Some(dir.path().to_owned()), full));
+    });
+    let limits = BackupLimits { count_max: 1, interval: Duration::ZERO };
+    let backups = Backups::new(Some(dir.path().to_owned()), limits, Some(full));
+    let bench = Bench::backing_up(backups);
     let answer = bench.post(PATH, &asked(&dir.path().join("x"))).await;
     assert_eq!(
         (answer.status.as_u16(), &answer.headers["retry-after"]),
@@ -128,9 +144,9 @@ async fn a_backup_without_disk_space_gets_a_retry_time() {
 #[tokio::test]
 async fn backups_are_limited_in_number_and_rate() {
     let dir = tempfile::tempdir().unwrap();
-    let backups = Backups::of(Some(dir.path().join("backups")), store(&dir.path().join("data")));
-    let hourly = BackupLimits { count_max: 2, interval: Duration::from_secs(3_600) };
-    let bench = Bench::backing_up(backups.clone().limited(hourly));
+    let store = store(&dir.path().join("data"));
+    let two_each = |interval| limited(dir.path().join("backups"), Arc::clone(&store), 2, interval);
+    let bench = Bench::backing_up(two_each(Duration::from_secs(3_600)));
     let target = |name: &str| dir.path().join("backups").join(name);
     bench.post(PATH, &asked(&target("one"))).await.expect(200);
     let answer = bench.post(PATH, &asked(&target("two"))).await;
@@ -142,8 +158,7 @@ async fn backups_are_limited_in_number_and_rate() {
     let problem = bench.post(PATH, &asked(&target("one"))).await.problem("invalid_argument");
     assert!(problem["detail"].as_str().unwrap().contains("is not empty"), "{problem}");
 
-    let any_time = BackupLimits { count_max: 2, interval: Duration::ZERO };
-    let bench = Bench::backing_up(backups.limited(any_time));
+    let bench = Bench::backing_up(two_each(Duration::ZERO));
     bench.post(PATH, &asked(&target("below/two"))).await.expect(200);
     let problem = bench.post(PATH, &asked(&target("three"))).await.problem("resource_exhausted");
     assert!(problem["detail"].as_str().unwrap().contains("store.backups_max"), "{problem}");
@@ -159,7 +174,7 @@ async fn a_backup_that_would_use_up_the_reserve_is_refused() {
     let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).unwrap());
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(EmbeddedStore::open(disk, options, clock, &mut |_| {}).unwrap());
-    let bench = Bench::backing_up(Backups::of(Some(dir.path().join("backups")), store));
+    let bench = Bench::backing_up(backups_of(dir.path().join("backups"), store));
     let target = dir.path().join("backups/today");
     let answer = bench.post(PATH, &asked(&target)).await;
     assert_eq!(answer.headers["retry-after"], "60");

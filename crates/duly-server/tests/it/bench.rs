@@ -1,12 +1,12 @@
 //! A complete server without sockets, on the reference store and a clock that stands still.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use duly_core::{Millis, env::Clock};
 use duly_node::Node;
 use duly_server::{
-    http::{App, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
+    http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
     telemetry::Metrics,
 };
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
@@ -87,7 +87,9 @@ impl Bench {
         body_bytes_max: usize,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Self {
-        let none = Backups::new(None, |_| panic!("there is no directory for backups"));
+        let limits = BackupLimits { count_max: 0, interval: Duration::ZERO };
+        let make = Arc::new(|_: &Path| panic!("there is no directory for backups"));
+        let none = Backups::new(None, limits, Some(make));
         Self::made(implicit_namespaces, body_bytes_max, wrap, none)
     }
 

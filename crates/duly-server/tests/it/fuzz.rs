@@ -23,7 +23,6 @@ use std::{
     sync::Arc,
 };
 
-use duly_server::http::Backups;
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::{EmbeddedStore, Options, disk::RealDisk};
 use proptest::{
@@ -35,7 +34,10 @@ use self::{
     calls::{Call, CallInputs, NDJSON, calls},
     damage::{Damage, Draft, damage},
 };
-use crate::bench::{Answer, Bench};
+use crate::{
+    backup::backups_of,
+    bench::{Answer, Bench},
+};
 
 /// Calls before the compared state is of a fresh server again.
 const CALLS: usize = 12;
@@ -68,7 +70,7 @@ impl BackedUpStore {
         if self.below().exists() {
             std::fs::remove_dir_all(self.below()).unwrap();
         }
-        Bench::backing_up(Backups::of(Some(self.below()), Arc::clone(&self.store)))
+        Bench::backing_up(backups_of(self.below(), Arc::clone(&self.store)))
     }
 
     async fn inputs(&self, bench: &Bench) -> CallInputs {

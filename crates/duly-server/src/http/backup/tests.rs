@@ -1,6 +1,8 @@
-use std::fs;
-
 use super::*;
+
+fn within(count_max: usize, interval: Duration) -> Backups {
+    Backups::new(None, BackupLimits { count_max, interval }, None)
+}
 
 fn made(path: &Path) {
     fs::create_dir_all(path.join("journal")).expect("made");
@@ -23,10 +25,9 @@ fn backups_are_counted_at_any_depth_and_links_are_not_followed() {
 #[test]
 fn backups_keep_their_minimum_interval() {
     let dir = tempfile::tempdir().expect("a directory");
-    let interval = Duration::from_secs(60);
-    let admission = BackupAdmission::new(BackupLimits { count_max: 5, interval });
+    let backups = within(5, Duration::from_secs(60));
     let start = Instant::now();
-    let admit = |after| admission.admit(dir.path(), start + Duration::from_secs(after));
+    let admit = |after| backups.admit(dir.path(), start + Duration::from_secs(after));
     admit(0).expect("the first");
     let refused = admit(59).expect_err("too soon");
     assert_eq!(refused.code(), Code::ResourceExhausted);
@@ -37,14 +38,13 @@ fn backups_keep_their_minimum_interval() {
 #[test]
 fn no_more_backups_begin_than_the_directory_may_hold() {
     let dir = tempfile::tempdir().expect("a directory");
-    let limits = BackupLimits { count_max: 2, interval: Duration::ZERO };
-    let admission = BackupAdmission::new(limits);
+    let backups = within(2, Duration::ZERO);
     for name in ["one", "two"] {
-        admission.admit(dir.path(), Instant::now()).expect("there is room");
+        backups.admit(dir.path(), Instant::now()).expect("there is room");
         made(&dir.path().join(name));
     }
-    let refused = admission.admit(dir.path(), Instant::now()).expect_err("there are two");
+    let refused = backups.admit(dir.path(), Instant::now()).expect_err("there are two");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     fs::remove_dir_all(dir.path().join("one")).expect("removed");
-    admission.admit(dir.path(), Instant::now()).expect("one is gone");
+    backups.admit(dir.path(), Instant::now()).expect("one is gone");
 }
