@@ -1,6 +1,10 @@
 //! Converts the configuration into the options of each part.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
@@ -9,9 +13,13 @@ use duly_sink::http::{
 
 use super::error::StartError;
 use crate::{
-    config::{AllowLoopback, Bytes, Config, files, key, or_eighth},
+    config::{AllowLoopback, Bytes, Config, StoreUrl, files, key, or_eighth},
     http::{BackupLimits, Guard, Limits},
 };
+
+/// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it is
+/// shorter than the time after which a loop of the node counts as stuck.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the rules for callers.
 pub(super) fn guard(config: &Config, listen: IpAddr) -> Guard {
@@ -57,6 +65,38 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
             .map_or(defaults.index_memory_max_bytes, Bytes::get),
         ..defaults
     }
+}
+
+/// Reads the password of the store; the store reads the other file.
+pub(super) fn shared_store_options(
+    config: &Config,
+    url: &StoreUrl,
+) -> Result<duly_store_redis::Options, StartError> {
+    let store = &config.store;
+    let password = match store.password_file.as_deref() {
+        None => None,
+        Some(path) => Some(files::password(path).map_err(|reason| StartError::StorePassword {
+            path: path.to_owned(),
+            origin: config.origin(key!(store.password_file)),
+            reason,
+        })?),
+    };
+    Ok(duly_store_redis::Options {
+        password,
+        tls_ca: store.ca_file.as_deref().map(Path::to_owned),
+        deployment: store.deployment.as_ref().map(ToString::to_string),
+        shards: store.shards.as_u16(),
+        create: store.create,
+        on_rollback: store.on_rollback,
+        min_replicas: store.min_replicas.as_u32(),
+        on_disk: store.on_disk,
+        replication_timeout: store.replication_timeout.to_std(),
+        answer_within: RESPONSE_TIMEOUT,
+        connections: store.connections.as_usize(),
+        namespaces_max: config.limits.namespaces_max.get(),
+        allow: store.allow.iter().map(|risk| risk.0).collect(),
+        ..duly_store_redis::Options::new(url.reveal())
+    })
 }
 
 pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Options {
