@@ -25,21 +25,18 @@ mod export;
 mod guard;
 pub(crate) mod health;
 pub(crate) mod items;
-pub(crate) mod lease;
 pub(crate) mod lease_reservation;
 mod lines;
-mod metrics;
 pub(crate) mod namespaces;
 pub(crate) mod notice;
 mod openapi;
 mod path;
+pub(crate) mod pull;
 mod query;
 pub(crate) mod reading;
 mod receivers;
 mod response;
-mod route_description;
 mod router_switch;
-pub(crate) mod settle;
 mod startup;
 pub(crate) mod text;
 pub(crate) mod timers;
@@ -68,14 +65,14 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// Paths of health, readiness and metrics.
-pub(crate) const PROBES: [&str; 3] = [health::HEALTHZ, health::READYZ, metrics::PATH];
+pub(crate) const PROBES: [&str; 3] = [health::HEALTHZ, health::READYZ, health::METRICS];
 
 /// Returns the router of `server.admin_listen`.
 pub(crate) fn admin_router(app: App) -> Router {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::healthz))
         .route(health::READYZ, routing::get(health::readyz))
-        .route(metrics::PATH, routing::get(metrics::metrics))
+        .route(health::METRICS, routing::get(health::metrics))
         .fallback(elsewhere)
         .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
         .with_state(app)
@@ -98,8 +95,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(timers::fire_timer))
         .routes(routes!(batch::batch))
         .routes(routes!(bulk::cancel_by_filter))
-        .routes(routes!(lease::lease))
-        .routes(routes!(settle::settle))
+        .routes(routes!(pull::lease))
+        .routes(routes!(pull::settle))
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::dead_letter_overdue))
@@ -122,7 +119,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(backup::repair))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
-        .routes(routes!(metrics::metrics))
+        .routes(routes!(health::metrics))
         .routes(routes!(openapi::openapi))
 }
 

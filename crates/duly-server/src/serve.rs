@@ -3,11 +3,11 @@
 //! When all connections are in use, [`Reserve`] still serves health, readiness and metrics. So a busy
 //! server is not taken for a dead one.
 
-mod reserve;
 mod timeout_stream;
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, pin::pin, sync::Arc, time::Duration};
 
+use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -19,10 +19,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
-use self::{
-    reserve::Reserve,
-    timeout_stream::{ConnectionTimeouts, TimeoutStream},
-};
+use self::timeout_stream::{ConnectionTimeouts, TimeoutStream};
 use crate::{
     http::{ConnectionKind, RouterSwitch, WriteProgress},
     telemetry::Metrics,
@@ -36,6 +33,11 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const STREAMS_MAX: u32 = 256;
 /// Bytes of the head of a request. Many slow heads together must not fill the memory (P10).
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
+
+/// Connections of a reserve at once.
+const RESERVE_MAX: usize = 64;
+/// Longest time of one of them.
+const RESERVE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Settings of the connections.
 #[derive(Debug, Clone, Copy)]
@@ -229,4 +231,60 @@ fn is_about_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
     )
+}
+
+/// The additional connections of a listener, for health, readiness and metrics.
+///
+/// They are few and short: HTTP/1, one request at a time, at most ten seconds. When all are in use, a
+/// new one closes the oldest. So callers that hold these connections do not keep probes out: they would
+/// need 64 new connections in the time that one probe takes.
+#[derive(Debug)]
+struct Reserve {
+    kind: ConnectionKind,
+    builder: http1::Builder,
+    timeouts: ConnectionTimeouts,
+    /// Running connections, oldest first.
+    connections: VecDeque<AbortHandle>,
+}
+
+impl Reserve {
+    /// Creates the reserve of a listener. With `connections_max` 0 every connection belongs to it.
+    fn new(settings: &ConnectionSettings) -> Self {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.header_timeout.min(RESERVE_TIME_MAX))
+            .max_buf_size(HEAD_BYTES_MAX as usize);
+        let bounded = |time: Duration| time.min(RESERVE_TIME_MAX);
+        let timeouts = ConnectionTimeouts {
+            idle: bounded(settings.header_timeout),
+            write: bounded(settings.write_timeout),
+        };
+        let kind = if settings.connections_max == 0 {
+            ConnectionKind::Admin
+        } else {
+            ConnectionKind::Reserve
+        };
+        Self { kind, builder, timeouts, connections: VecDeque::new() }
+    }
+
+    /// Serves a connection; closes the oldest if there are too many.
+    fn connect(&mut self, stream: TcpStream, switch: &RouterSwitch) {
+        self.connections.retain(|connection| !connection.is_finished());
+        if self.connections.len() >= RESERVE_MAX
+            && let Some(oldest) = self.connections.pop_front()
+        {
+            oldest.abort();
+        }
+        let (builder, timeouts) = (self.builder.clone(), self.timeouts);
+        let switch = switch.clone().for_connection(WriteProgress::new(timeouts.write), self.kind);
+        let serving = async move {
+            stream.set_nodelay(true).ok();
+            let stream = TimeoutStream::new(stream, timeouts);
+            let connection = builder.serve_connection(TokioIo::new(stream), switch);
+            // A connection that lasts longer is cut off; the next probe opens its own.
+            timeout(RESERVE_TIME_MAX, connection).await.ok();
+        };
+        self.connections.push_back(tokio::spawn(serving).abort_handle());
+    }
 }

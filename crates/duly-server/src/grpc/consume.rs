@@ -18,7 +18,6 @@
 //!    is closed by the rule of [`crate::http`]'s responses, with its streams.
 //! 6. A stop sends no more firings, accepts verdicts for a moment, and ends the stream.
 
-mod requests;
 mod session;
 
 use std::{
@@ -34,8 +33,10 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstDecoder;
 
-use self::{requests::Requests, session::Session};
+use self::session::Session;
+use super::{inbound::Incoming, status::from_library};
 use crate::http::{App, Problem, budget::Reservation};
 
 /// Streams of consumers at once.
@@ -133,6 +134,43 @@ impl Stream for ConsumeResponses {
             self.polled_responses.0.lock().extend(pending_reply);
             Some(result)
         })
+    }
+}
+
+/// The requests of one stream.
+///
+/// The library keeps the buffer of a message for the next one. With thousands of idle streams that each
+/// sent one large batch of verdicts, these buffers would be most of the memory. So a large empty buffer
+/// is dropped, together with the reader that holds it (P10).
+struct Requests {
+    reader: Streaming<v1::ConsumeRequest>,
+    incoming: Option<Incoming>,
+    /// Number of requests that were read.
+    count: u64,
+}
+
+impl Requests {
+    /// Returns the requests of a call.
+    fn new(mut call: Request<Streaming<v1::ConsumeRequest>>) -> Self {
+        let incoming = call.extensions_mut().remove();
+        Self { reader: call.into_inner(), incoming, count: 0 }
+    }
+
+    /// Returns the next request; `None` at the end.
+    ///
+    /// Cancellation safe: no received request is lost.
+    async fn next(&mut self) -> Result<Option<v1::ConsumeRequest>, Status> {
+        if let Some(incoming) = &self.incoming
+            && incoming.holds_empty_buffer(self.count)
+        {
+            let (body, bytes_max) = (incoming.clone(), incoming.bytes_max());
+            let decoder = ProstDecoder::default();
+            self.reader = Streaming::new_request(decoder, body, None, Some(bytes_max));
+            incoming.note_buffer_release();
+        }
+        let next = self.reader.message().await.map_err(from_library)?;
+        self.count += u64::from(next.is_some());
+        Ok(next)
     }
 }
 

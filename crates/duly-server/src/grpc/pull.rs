@@ -12,8 +12,10 @@ use super::{
 use crate::http::{
     App, Problem,
     body::run_blocking,
-    lease::Claims,
-    settle::{self, SETTLEMENT_BYTES, reserve_settlements},
+    pull::{
+        CheckedSettlement, Claims, SETTLEMENT_BYTES, check_settlement, reserve_settlements,
+        settle_result,
+    },
 };
 
 /// Leases firings to a consumer.
@@ -44,7 +46,7 @@ pub(super) async fn settle(
         Ok(check_settlements(&within, request.settlements))
     })
     .await?;
-    let results = app.settle_many(checked).await?.into_iter().map(settle::result).collect();
+    let results = app.settle_many(checked).await?.into_iter().map(settle_result).collect();
     let mut message = v1::SettleResponse { results, leased: None };
     if let Some(call) = lease {
         // The settlements count whether or not firings can be leased.
@@ -76,11 +78,9 @@ fn within_settle(lease: v1::LeaseRequest) -> Result<LeaseCall, Invalid> {
 pub(super) fn check_settlements(
     namespace: &NamespaceName,
     settlements: Vec<v1::Settlement>,
-) -> Vec<settle::CheckedSettlement> {
+) -> Vec<CheckedSettlement> {
     let settlements = settlements.into_iter().enumerate();
-    settlements
-        .map(|(i, settlement)| settle::check_settlement(namespace, i, Ok(settlement)))
-        .collect()
+    settlements.map(|(i, settlement)| check_settlement(namespace, i, Ok(settlement))).collect()
 }
 
 #[cfg(test)]

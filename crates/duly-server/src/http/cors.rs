@@ -15,7 +15,7 @@ use http::{
     },
 };
 
-use super::{Guard, route_description::RouteDescription};
+use super::{Guard, openapi::RouteDescription};
 
 /// Headers of a request that the server reads.
 const READ: HeaderValue = HeaderValue::from_static("accept, content-type, traceparent");

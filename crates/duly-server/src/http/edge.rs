@@ -27,11 +27,12 @@ use super::{
     budget::{self, IsCounted},
     bulk,
     cors::Cors,
-    health, lease, notice,
+    health, notice,
+    openapi::RouteDescription,
+    pull,
     query::Query,
-    route_description::RouteDescription,
     router_switch::ConnectionKind,
-    settle, unread,
+    unread,
 };
 use duly_api::lease::LEASE_WAIT_MAX;
 
@@ -204,7 +205,7 @@ async fn guarded(
 fn time_limit(app: &App, route: &str) -> Duration {
     let limit = app.limits.request_timeout;
     match route {
-        lease::PATH | settle::PATH => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
+        _ if pull::PATHS.contains(&route) => limit.saturating_add(LEASE_WAIT_MAX.to_std()),
         backup::BACKUP | backup::REPAIR => BACKUP_MAX,
         _ => limit,
     }

@@ -1,20 +1,26 @@
 //! `GET /healthz` (liveness: the process needs no restart), `GET /readyz` (readiness, or the reasons
-//! against it) and `GET /v1/cluster` (the state of the service).
+//! against it), `GET /v1/cluster` (the state of the service) and `GET /metrics` (for Prometheus).
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use duly_api::cluster::{ClusterInfo, Node, Readiness, Recovery};
 use duly_core::Millis;
 use duly_node::MemberView;
 use duly_store::{Health, deployment::MembershipStage};
-use http::{StatusCode, header::RETRY_AFTER};
+use http::{
+    StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 
 use super::{
     App,
     response::{self, HandlerResult},
 };
-use crate::messages::ms;
-use duly_api::cluster::{ClusterInfo, Node, Readiness, Recovery};
+use crate::{messages::ms, telemetry};
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -22,9 +28,10 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Wait before the next question to a service that is not ready.
 const READINESS_RETRY: Millis = Millis::from_secs(1);
 
-/// Paths of health and readiness.
+/// Paths of health, readiness and metrics.
 pub(super) const HEALTHZ: &str = "/healthz";
 pub(super) const READYZ: &str = "/readyz";
+pub(super) const METRICS: &str = "/metrics";
 
 /// Liveness: 503 means that the store has ended and the process must be started again.
 #[utoipa::path(
@@ -178,4 +185,26 @@ fn node(member: MemberView) -> Node {
         shards: u32::try_from(member.shards).unwrap_or(u32::MAX),
         heartbeat_age_ms: ms(member.heartbeat_age),
     }
+}
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "service",
+    responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
+)]
+pub(crate) async fn metrics(State(app): State<App>) -> Response {
+    app.recount().await;
+    let health = app.store.health();
+    let is_ready = reasons(&app, &health).is_empty();
+    let readiness =
+        if is_ready { telemetry::Readiness::Ready } else { telemetry::Readiness::NotReady };
+    metrics_text(app.metrics.render(Some(&health), readiness))
+}
+
+/// Returns a response in the text format of Prometheus.
+pub(super) fn metrics_text(text: String) -> Response {
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], text).into_response()
 }

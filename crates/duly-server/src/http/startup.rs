@@ -19,8 +19,7 @@ use duly_core::Code;
 use tokio::sync::watch;
 
 use super::{
-    Guard, Problem, cors::Cors, elsewhere, health, metrics, openapi, response::HandlerResult,
-    unread,
+    Guard, Problem, cors::Cors, elsewhere, health, openapi, response::HandlerResult, unread,
 };
 use crate::telemetry::{Metrics, Readiness};
 use duly_api::cluster::Recovery;
@@ -67,7 +66,7 @@ fn probes() -> Router<StartupState> {
     Router::new()
         .route(health::HEALTHZ, routing::get(health::alive))
         .route(health::READYZ, routing::get(readyz))
-        .route(metrics::PATH, routing::get(scrape))
+        .route(health::METRICS, routing::get(scrape))
 }
 
 async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
@@ -92,7 +91,7 @@ async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
 }
 
 async fn scrape(State(startup): State<StartupState>) -> Response {
-    metrics::text(startup.metrics.render(None, Readiness::NotReady))
+    health::metrics_text(startup.metrics.render(None, Readiness::NotReady))
 }
 
 async fn not_yet(State(startup): State<StartupState>) -> Problem {

@@ -21,14 +21,14 @@ use tokio::{
 };
 use tonic::Status;
 
-use super::{QueuedResponse, requests::Requests};
+use super::{QueuedResponse, Requests};
 use crate::{
     grpc::{namespace, pull::check_settlements, required},
     http::{
         App, Problem,
         body::run_blocking,
         lease_reservation::LeaseReservation,
-        settle::{self, SETTLEMENT_BYTES, reserve_settlements},
+        pull::{SETTLEMENT_BYTES, reserve_settlements, settle_result},
     },
     messages,
 };
@@ -187,7 +187,7 @@ impl Session {
                 self.apply_outcome(token, *extension, *outcome);
             }
         }
-        let results = results.into_iter().map(settle::result).collect();
+        let results = results.into_iter().map(settle_result).collect();
         self.send(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
         drop(reservation);
         Ok(())
