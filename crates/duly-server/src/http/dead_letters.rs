@@ -96,8 +96,9 @@ impl App {
         selection: DeadLetterSelection,
         spacing: RedriveSpacing,
     ) -> Result<RedriveResponse, Problem> {
-        let done = handle_selection(self, namespace, selection, DeadLetterAction::Redrive(spacing))
-            .await?;
+        let operation =
+            |letter, number| Operation::Redrive { letter, delay: spacing.delay(number) };
+        let done = handle_selection(self, namespace, selection, operation).await?;
         Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
@@ -107,7 +108,8 @@ impl App {
         namespace: NamespaceName,
         selection: DeadLetterSelection,
     ) -> Result<PurgeResponse, Problem> {
-        let done = handle_selection(self, namespace, selection, DeadLetterAction::Purge).await?;
+        let operation = |letter, _| Operation::Purge { letter };
+        let done = handle_selection(self, namespace, selection, operation).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
     }
 
@@ -144,23 +146,6 @@ impl App {
     }
 }
 
-/// The operation on the selected dead letters.
-#[derive(Debug, Clone, Copy)]
-enum DeadLetterAction {
-    Redrive(RedriveSpacing),
-    Purge,
-}
-
-impl DeadLetterAction {
-    /// Returns the operation on the letter with this number, from 0.
-    fn of(self, letter: DeadLetterId, number: u64) -> Operation {
-        match self {
-            Self::Redrive(spacing) => Operation::Redrive { letter, delay: spacing.delay(number) },
-            Self::Purge => Operation::Purge { letter },
-        }
-    }
-}
-
 /// The result of a call.
 #[derive(Debug, Default)]
 struct SelectionResult {
@@ -169,19 +154,21 @@ struct SelectionResult {
     errors: Vec<DeadLetterError>,
 }
 
+/// Carries out the operation that `operation` makes of a letter and its number, from 0, on the selected dead
+/// letters.
 async fn handle_selection(
     app: &App,
     namespace: NamespaceName,
     selection: DeadLetterSelection,
-    action: DeadLetterAction,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
     app.namespace(namespace.clone()).await?;
     match selection {
         DeadLetterSelection::Named(dead_letters) => {
-            handle_named(app, &namespace, dead_letters, action).await
+            handle_named(app, &namespace, dead_letters, operation).await
         }
         DeadLetterSelection::All(cursor) => {
-            handle_all(app, namespace, cursor.as_deref(), action).await
+            handle_all(app, namespace, cursor.as_deref(), operation).await
         }
     }
 }
@@ -190,7 +177,7 @@ async fn handle_named(
     app: &App,
     namespace: &NamespaceName,
     dead_letters: Vec<Result<DeadLetterId, Invalid>>,
-    action: DeadLetterAction,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
     let mut done = SelectionResult::default();
     let mut indices = Vec::new();
@@ -198,7 +185,7 @@ async fn handle_named(
     for (index, letter) in dead_letters.into_iter().enumerate() {
         match letter {
             Ok(letter) => {
-                operations.push(action.of(letter, indices.len() as u64));
+                operations.push(operation(letter, indices.len() as u64));
                 indices.push(index);
             }
             Err(invalid) => done.errors.push(refused(index, invalid.into())),
@@ -225,7 +212,7 @@ async fn handle_all(
     app: &App,
     namespace: NamespaceName,
     cursor: Option<&str>,
-    action: DeadLetterAction,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
     let mut request = ListRequest::new(namespace.clone(), ListState::Only(duly_core::State::Dead));
     let filter = Cursor::filter_of(&request);
@@ -247,7 +234,7 @@ async fn handle_all(
             Body::Tombstone(_) => None,
         });
         let operations: Vec<_> =
-            dead_letters.zip(number..).map(|(letter, number)| action.of(letter, number)).collect();
+            dead_letters.zip(number..).map(|(letter, number)| operation(letter, number)).collect();
         number += operations.len() as u64;
         let outcomes = apply(app, &namespace, operations).await?;
         // A missing letter was redriven or purged by another call.
