@@ -23,7 +23,7 @@ use crate::{
         Problem,
         refusal_texts::{OperationKind, SentOperation},
     },
-    telemetry::operations,
+    telemetry,
 };
 
 /// Returns a namespace as a response shows it.
@@ -194,7 +194,7 @@ pub(crate) fn refused(sent: impl Into<SentOperation>, outcome: &Outcome, path: &
         other => {
             // Only the kind is logged: a whole outcome holds payload and headers.
             tracing::error!(
-                kind = OUTCOMES[operations::outcome_index(other)],
+                kind = OUTCOMES[telemetry::outcome_index(other)],
                 "store call returned an outcome of the wrong kind; the code internal is returned"
             );
             Problem::fault("an outcome of the wrong kind")

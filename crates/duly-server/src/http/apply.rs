@@ -9,7 +9,7 @@ use duly_store::{
 };
 
 use super::{App, ImplicitNamespaces, Problem, notice, refusal_texts::OperationKind};
-use crate::{similar_name::most_similar, telemetry::operations};
+use crate::{similar_name::most_similar, telemetry};
 
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
@@ -24,7 +24,7 @@ impl App {
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
         let kind = OperationKind::of(&command.operation);
         let outcome = self.sharded().apply_one(command).await?;
-        operations::record(kind, &outcome);
+        telemetry::record_operation(kind, &outcome);
         Ok(outcome)
     }
 
@@ -59,7 +59,7 @@ impl App {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
         let outcomes = self.sharded().apply(commands).await?;
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
-            operations::record(kind, outcome);
+            telemetry::record_operation(kind, outcome);
         }
         Ok(outcomes)
     }

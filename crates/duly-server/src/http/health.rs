@@ -20,7 +20,7 @@ use super::{
     App,
     response::{self, HandlerResult},
 };
-use crate::{messages::ms, telemetry};
+use crate::messages::ms;
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -198,9 +198,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Response {
     app.recount().await;
     let health = app.store.health();
     let is_ready = reasons(&app, &health).is_empty();
-    let readiness =
-        if is_ready { telemetry::Readiness::Ready } else { telemetry::Readiness::NotReady };
-    metrics_text(app.metrics.render(Some(&health), readiness))
+    metrics_text(app.metrics.render(Some(&health), is_ready))
 }
 
 /// Returns a response in the text format of Prometheus.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::{
     Guard, Problem, cors::Cors, elsewhere, health, openapi, response::HandlerResult, unread,
 };
-use crate::telemetry::{Metrics, Readiness};
+use crate::telemetry::Metrics;
 use duly_api::cluster::Recovery;
 
 /// The step of the startup that the server waits for.
@@ -91,7 +91,7 @@ async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
 }
 
 async fn scrape(State(startup): State<StartupState>) -> Response {
-    health::metrics_text(startup.metrics.render(None, Readiness::NotReady))
+    health::metrics_text(startup.metrics.render(None, false))
 }
 
 async fn not_yet(State(startup): State<StartupState>) -> Problem {

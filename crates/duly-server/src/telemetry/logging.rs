@@ -34,11 +34,11 @@ pub fn is_filter(text: &str) -> bool {
 /// Starts logging, unless the process logs already. Returns `true` if this call started it.
 pub fn init(filter: &str, format: Format) -> bool {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let colours = colours(io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let no_color = std::env::var_os("NO_COLOR");
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(colours == Colours::On);
+        .with_ansi(has_colours(io::stderr().is_terminal(), no_color.as_deref()));
     match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),
@@ -46,17 +46,10 @@ pub fn init(filter: &str, format: Format) -> bool {
     .is_ok()
 }
 
-/// Colours of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Colours {
-    On,
-    Off,
-}
-
-/// Returns the colours for a destination: on for a terminal, unless `NO_COLOR` is set and not empty
+/// Returns `true` if log lines have colours: on a terminal, unless `NO_COLOR` is set and not empty
 /// (<https://no-color.org>).
-fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> Colours {
-    if is_terminal && no_color.is_none_or(OsStr::is_empty) { Colours::On } else { Colours::Off }
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 #[cfg(test)]
@@ -78,14 +71,14 @@ mod tests {
     #[test]
     fn only_a_terminal_is_coloured_and_only_if_it_wants() {
         for (is_terminal, no_color, expected) in [
-            (true, None, Colours::On),
-            (true, Some(""), Colours::On),
-            (true, Some("1"), Colours::Off),
-            (false, None, Colours::Off),
-            (false, Some(""), Colours::Off),
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (false, None, false),
+            (false, Some(""), false),
         ] {
             let no_color = no_color.map(OsStr::new);
-            assert_eq!(colours(is_terminal, no_color), expected, "{is_terminal} {no_color:?}");
+            assert_eq!(has_colours(is_terminal, no_color), expected, "{is_terminal} {no_color:?}");
         }
     }
 }
