@@ -3,7 +3,7 @@
 //! * Every key is a field of one of the `sections`: its type is the check and the default, its doc
 //!   comment the documentation. A new key is one edit.
 //! * A later layer wins over an earlier one: default, file, environment, flag. Each value is checked
-//!   on its own (`layers`), then the values are compared with each other (`cross`).
+//!   on its own (`Layers`), then the values are compared with each other (`cross`).
 //! * An error names the key, the place, the value seen and what is allowed; all errors are reported
 //!   at once. Unknown names are refused.
 //!
@@ -16,19 +16,23 @@ mod error;
 mod file;
 pub(crate) mod files;
 pub mod keys;
-mod layers;
 mod numbers;
 mod pages;
 mod sections;
 mod store_url;
 mod texts;
 
-use std::{collections::BTreeMap, ffi::OsString, fmt::Write, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fmt::Write,
+    path::PathBuf,
+};
 
 use duly_store_embedded::memory_limit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use error::{Error, Errors, Origin};
 pub use keys::key;
@@ -42,7 +46,6 @@ pub use texts::{
 };
 
 use keys::{Key, StoreKind};
-use layers::Layers;
 
 /// The places that values come from.
 #[derive(Debug, Clone, Default)]
@@ -150,6 +153,56 @@ fn load_and(source: &Source, check_files: fn(&Config, &mut Layers)) -> Result<Co
     cross::check(&mut config, &mut layers);
     check_files(&config, &mut layers);
     layers.finish().map(|()| config)
+}
+
+/// The layers of a configuration, put over each other one key at a time, so that one wrong value does
+/// not hide another: accepted values, and errors.
+#[derive(Default)]
+struct Layers {
+    /// Accepted values by section and field; a later layer replaces the value of an earlier one.
+    values: Map<String, Value>,
+    origins: BTreeMap<&'static str, Origin>,
+    /// Errors in the order in which they were found.
+    errors: Vec<Error>,
+    refused: BTreeSet<&'static str>,
+}
+
+impl Layers {
+    /// Puts a value over that of an earlier layer, if it is allowed. An `Err` stands for a value that
+    /// no key can have.
+    fn set(&mut self, key: &'static Key, written: Result<Value, String>, origin: Origin) {
+        match written.and_then(|value| key.check(&value)) {
+            Ok(value) => {
+                let section = self.values.entry(&key.section).or_insert_with(|| Map::new().into());
+                section[&key.field] = value;
+                self.origins.insert(&key.name, origin);
+            }
+            Err(seen) => self.refuse(&key.name, origin, seen, key.allowed.clone()),
+        }
+    }
+
+    /// Notes that the value of a key is not allowed.
+    fn refuse(&mut self, key: &'static str, origin: Origin, seen: String, allowed: String) {
+        self.refused.insert(key);
+        self.errors.push(Error::Value { key, origin, seen, allowed });
+    }
+
+    /// Returns `true` if some value of a key was not allowed.
+    fn is_refused(&self, key: &str) -> bool {
+        self.refused.contains(key)
+    }
+
+    /// Returns the configuration of the accepted values over the defaults.
+    fn config(&self) -> Config {
+        let config = Config::deserialize(Value::Object(self.values.clone()));
+        let config = config.expect("each value was accepted on its own");
+        Config { origins: self.origins.clone(), ..config }
+    }
+
+    /// Returns the errors, if there are any.
+    fn finish(self) -> Result<(), Errors> {
+        if self.errors.is_empty() { Ok(()) } else { Err(Errors(self.errors)) }
+    }
 }
 
 impl Config {

@@ -21,7 +21,6 @@ mod cors;
 pub(crate) mod cursor;
 mod dead_letters;
 mod edge;
-mod export;
 mod guard;
 pub(crate) mod health;
 pub(crate) mod items;
@@ -100,7 +99,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::dead_letter_overdue))
-        .routes(routes!(export::export_timers))
+        .routes(routes!(timers::list::export_timers))
         .routes(routes!(batch::import_timers))
         .routes(routes!(namespaces::list_namespaces))
         .routes(routes!(

@@ -8,9 +8,8 @@ use duly_store_embedded::memory_limit;
 use duly_store_redis::Check;
 
 use super::{
-    AllowLoopback, Config, Origin, Risk, StoreUrl,
+    AllowLoopback, Config, Layers, Origin, Risk, StoreUrl,
     keys::{StoreKind, key, shown},
-    layers::Layers,
     numbers::bytes_text,
 };
 use crate::serve::HEAD_BYTES_MAX;

@@ -7,9 +7,8 @@
 //! 3. A name that would be a key with a second `_` is a mistake, and is refused.
 
 use super::{
-    Error, Origin,
+    Error, Layers, Origin,
     keys::{KEYS, Key, renamed, shown},
-    layers::Layers,
 };
 use crate::similar_name::most_similar;
 

@@ -9,9 +9,8 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Error, Origin,
+    Error, Layers, Origin,
     keys::{KEYS, Key, find, renamed, sections},
-    layers::Layers,
 };
 use crate::similar_name::most_similar;
 

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
 
-use super::{Config, keys::key, layers::Layers};
+use super::{Config, Layers, keys::key};
 
 /// Notes files that cannot be used. Nothing of their content is shown.
 pub(super) fn check(config: &Config, layers: &mut Layers) {

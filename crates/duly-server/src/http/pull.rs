@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 use duly_api::{
     LeaseResponse, SettleResponse, SettleResult, Settlement as SettlementMessage, json,
     lease::LeaseCall,
