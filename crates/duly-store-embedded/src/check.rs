@@ -20,25 +20,14 @@ use crate::{
     disk::{self, Disk, RealDisk},
     engine::invariants::at_rest::StateAtRest,
     manifest::{self, Manifest},
-    open::{OpenError, OpenProgress},
+    open::OpenError,
 };
 
 mod files;
-mod names;
 mod report;
 
+pub use crate::open::OpenProgress as Progress;
 pub use report::{Counts, FilesOf, Finding, Holding, LeftOver, Report};
-
-/// Progress of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Name of the part that is being read.
-    pub what: &'static str,
-    /// Bytes of that part that were read.
-    pub bytes_done: u64,
-    /// Total bytes of that part.
-    pub bytes_total: u64,
-}
 
 /// Reads a whole data directory. No running server may have it open.
 ///
@@ -124,13 +113,8 @@ struct Check<'a> {
 impl Check<'_> {
     /// Loads the state as a start does.
     fn load(&mut self, clock: Arc<dyn Clock>) -> Result<(), OpenError> {
-        let report_progress = &mut *self.progress;
-        let mut told = |progress: OpenProgress| {
-            let OpenProgress { what, bytes_done, bytes_total } = progress;
-            report_progress(Progress { what, bytes_done, bytes_total });
-        };
         let disk = Arc::clone(&self.disk);
-        match StateAtRest::load(disk, &self.manifest, clock, &mut told) {
+        match StateAtRest::load(disk, &self.manifest, clock, self.progress) {
             Ok(state) => {
                 self.report.tail = state.found.tail;
                 self.report.checkpoint = state.checkpoint();
@@ -153,11 +137,11 @@ impl Check<'_> {
             return;
         };
         for stray in state.strays() {
-            let (file, offset, what) = (stray.file, stray.offset, stray.what);
-            let means = "it was acknowledged and is lost; restore a backup to get it back";
             // This finding says more than one of a damaged record at the same byte, and replaces it.
-            self.report.findings.retain(|known| known.file != file || known.offset != offset);
-            self.report.find(Finding { file, offset, what, means });
+            let is_other =
+                |known: &Finding| known.file != stray.file || known.offset != stray.offset;
+            self.report.findings.retain(is_other);
+            self.report.find(stray);
         }
         for what in state.broken_invariants() {
             let file = manifest::NAME.to_owned();

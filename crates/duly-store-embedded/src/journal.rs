@@ -24,7 +24,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    disk::{self, Disk, File},
+    disk::{self, Disk},
     files::{DataFile, Files},
     format::{
         self, ALIGN, align_up, frame,
@@ -69,7 +69,7 @@ pub(crate) struct Position {
 pub(crate) struct SyncMark {
     pub(crate) lsn: u64,
     pub(crate) position: Position,
-    pub(crate) file: Arc<dyn File>,
+    pub(crate) file: Arc<sync_guard::FailedSyncGuard>,
 }
 
 /// The reason that a record could not be appended.
@@ -126,7 +126,7 @@ pub(crate) struct Journal {
     active: Option<ActiveSegment>,
     naming: DirSyncLock,
     /// Offset of the next frame in the active segment.
-    end: u64,
+    pub(crate) end: u64,
     /// `true`: the active segment takes no more frames. The next segment may have its name, and begins
     /// with the next frame.
     is_sealed: bool,
@@ -134,8 +134,11 @@ pub(crate) struct Journal {
     frame_records: u32,
     next_lsn: u64,
     durable_lsn: u64,
-    durable: Position,
-    bytes_written: u64,
+    /// Position up to which everything is durable.
+    pub(crate) durable: Position,
+    /// Bytes written to the journal since the checkpoint that it was opened with, bytes read back
+    /// included. It measures the growth of the journal.
+    pub(crate) bytes_written: u64,
     /// `true`: a closing frame or the header of the next segment proves that the last frame was durable.
     is_closed: bool,
 }
@@ -205,12 +208,6 @@ impl Journal {
         }
     }
 
-    /// Returns the bytes written to the journal since the checkpoint that it was opened with, bytes read
-    /// back included. It measures the growth of the journal.
-    pub(crate) const fn bytes_written(&self) -> u64 {
-        self.bytes_written
-    }
-
     /// Returns the record under construction at this location, if there is one.
     pub(crate) fn under_construction(&self, location: Location) -> Option<&[u8]> {
         let active = self.active.as_ref()?;
@@ -224,11 +221,6 @@ impl Journal {
         self.durable_lsn
     }
 
-    /// Returns the position up to which everything is durable, and the newest frame before it.
-    pub(crate) const fn durable(&self) -> (Position, u64) {
-        (self.durable, self.durable_lsn)
-    }
-
     /// Returns the newest frame that was written.
     pub(crate) const fn written_lsn(&self) -> u64 {
         self.next_lsn - 1
@@ -237,11 +229,6 @@ impl Journal {
     /// Returns `true` if the active segment is filled far enough to begin its spare.
     pub(crate) fn active_is_begun(&self) -> bool {
         self.active.as_ref().is_some_and(|active| self.end >= spare::begins_at(active.length))
-    }
-
-    /// Returns the bytes of the active segment that have been written.
-    pub(crate) const fn active_bytes(&self) -> u64 {
-        self.end
     }
 
     /// Returns the bytes of the frame under construction.
@@ -349,7 +336,7 @@ impl Journal {
     /// Writes a sealed frame behind the last one.
     fn write_frame(&mut self, frame: &[u8]) -> disk::Result<SyncMark> {
         let active = self.active.as_ref().expect("the caller checked the room in it");
-        active.file.write_at(self.end, frame)?;
+        active.file.file.write_at(self.end, frame)?;
         let lsn = self.next_lsn;
         self.end += frame.len() as u64;
         self.bytes_written += frame.len() as u64;
@@ -358,7 +345,7 @@ impl Journal {
         Ok(SyncMark {
             lsn,
             position: Position { sequence: active.sequence, offset: self.end },
-            file: Arc::<sync_guard::FailedSyncGuard>::clone(&active.file),
+            file: Arc::clone(&active.file),
         })
     }
 
@@ -378,10 +365,10 @@ impl Journal {
         let is_here = self.durable.sequence == active.sequence;
         let from = if is_here { self.durable.offset } else { segment::HEADER_BYTES };
         let mut bytes = vec![0; usize::try_from(self.end - from).expect("a segment fits memory")];
-        active.file.read_exact_at(from, &mut bytes)?;
+        active.file.file.read_exact_at(from, &mut bytes)?;
         if !self.are_unsynced_frames(&bytes) {
             let what = "the written bytes are no longer there";
-            return Err(disk::Error::other(disk::Operation::Read, active.file.name(), what));
+            return Err(disk::Error::other(disk::Operation::Read, active.file.file.name(), what));
         }
         active.file.rewrite(from, &bytes)?;
         let position = Position { sequence: active.sequence, offset: self.end };
@@ -456,8 +443,7 @@ impl Journal {
             error => RollError::Terminal(error),
         })?;
         drop(alone);
-        let segment =
-            DataFile::segment(sequence, Arc::<sync_guard::FailedSyncGuard>::clone(&file), length);
+        let segment = DataFile::segment(sequence, Arc::clone(&file.file), length);
         let slot = files.add(segment).map_err(RollError::Again)?;
         self.active = Some(ActiveSegment { sequence, slot, file, length });
         self.is_sealed = false;

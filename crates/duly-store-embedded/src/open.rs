@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{disk, journal::recovery};
+use crate::disk;
 
 /// Result of a step of opening a data directory.
 pub(crate) type Result<T, E = OpenError> = std::result::Result<T, E>;
@@ -98,13 +98,6 @@ impl OpenProgress {
     pub const CHECKPOINT: &'static str = "checkpoint";
     /// The changes since the checkpoint.
     pub const JOURNAL: &'static str = "journal to replay";
-}
-
-impl From<recovery::Progress> for OpenProgress {
-    fn from(progress: recovery::Progress) -> Self {
-        let recovery::Progress { bytes_done, bytes_total, .. } = progress;
-        Self { what: Self::JOURNAL, bytes_done, bytes_total }
-    }
 }
 
 /// The end of a store's journal.

@@ -1,32 +1,44 @@
-//! Checks the files of a store one after the other, each from its start to its end.
+//! Checks the files of a store one after the other, each from its start to its end. Then finds names that
+//! the state does not need: left-overs of a crash, and files that are not Duly's.
+
+use std::sync::Arc;
 
 use crate::{
     checkpoint::{self, CheckpointReader},
-    engine::invariants::at_rest::{RecordStatus, StateAtRest},
+    disk::LOCK_NAME,
     files::FileId,
     format::{
         record::{Decoded, Record},
         sorted_run,
     },
     journal::{
+        self,
         recovery::{self, SegmentContents},
         segment_name,
     },
+    manifest,
     numbered::damaged,
     open::Result,
-    sorted_runs,
+    sorted_runs::{self, RecordFault},
 };
 
 use super::{
-    Check, Counts,
+    Check, Counts, LeftOver,
     report::{CHECKPOINTS, FilesOf},
 };
 
 /// The meaning of damage of which the state says nothing else.
 const OLD: &str = "records that are still needed are checked separately: see the other findings";
+/// The meaning of an index entry that disagrees with its record.
+const DISAGREES: &str = "a timer may fire at the wrong time: restore a backup";
 /// The meaning of damage in a checkpoint.
 const CHECKPOINT: &str =
     "the store opens while the other checkpoint is intact, and writes a new one";
+
+/// Describes a file that a crash cut off.
+const HALF: &str = "incomplete file, from a crash; the next start removes it";
+const UNKNOWN: &str = "not a file of Duly; ignored";
+const UNNAMED: &str = "no longer needed; the next start removes it";
 
 impl Check<'_> {
     /// Reads every checkpoint to its end.
@@ -53,7 +65,7 @@ impl Check<'_> {
     fn checkpoint(&self, number: u64) -> Result<u64> {
         let mut reader = CheckpointReader::open(self.disk.as_ref(), number, &self.manifest)?;
         while reader.next_checked()?.is_some() {}
-        Ok(reader.end().entries)
+        Ok(reader.end.entries)
     }
 
     /// Reads every sorted run and every segment to its end, and compares each record with the state.
@@ -98,17 +110,12 @@ impl Check<'_> {
                     sorted_run::RunKind::DeadLetters => "runs of dead letters",
                 };
                 records = run.records;
-                let mut counter = RecordCounter::new(file, self.state.as_mut());
+                let mut disagreeing = Vec::new();
                 let wrong =
-                    sorted_runs::walk(&run, &mut |at, decoded| counter.record(at, &decoded));
-                let counter = counter.end();
-                self.add_counts(file, counter)?;
+                    sorted_runs::walk(&run, &mut self.record_counter(file, &mut disagreeing));
+                self.note_faults(file, disagreeing, DISAGREES)?;
                 match wrong {
-                    Ok(wrong) => {
-                        for (offset, what) in wrong {
-                            self.note(damaged(&file.name(), offset, &what), OLD)?;
-                        }
-                    }
+                    Ok(wrong) => self.note_faults(file, wrong, OLD)?,
                     Err(error) => self.note(error.into(), OLD)?,
                 }
             }
@@ -122,48 +129,62 @@ impl Check<'_> {
     fn segment(&mut self, sequence: u64) -> Result<Option<SegmentContents>> {
         let file = FileId::Segment(sequence);
         let (bytes, live) = (self.length(&file.name()), self.live(file));
-        let mut counter = RecordCounter::new(file, self.state.as_mut());
-        let (disk, manifest) = (self.disk.as_ref(), &self.manifest);
-        let mut each = |at, decoded: Decoded| counter.record(at, &decoded);
-        let read = recovery::read_segment(disk, manifest, sequence, &mut each);
-        let counter = counter.end();
-        self.add_counts(file, counter)?;
-        let mut contents = match read {
-            Ok(Some(contents)) => contents,
+        let mut disagreeing = Vec::new();
+        let (disk, manifest) = (Arc::clone(&self.disk), self.manifest);
+        let read = recovery::read_segment(
+            disk.as_ref(),
+            &manifest,
+            sequence,
+            &mut self.record_counter(file, &mut disagreeing),
+        );
+        self.note_faults(file, disagreeing, DISAGREES)?;
+        let (mut contents, mut records) = (None, 0);
+        match read {
             // Such a file was made for a roll that a crash cut off. The next start removes it.
             Ok(None) => {
                 self.report_progress("runs and segments", bytes);
                 return Ok(None);
             }
-            Err(error) => {
-                self.note(error, OLD)?;
-                self.report.count("segments", &FilesOf { bytes, live, ..FilesOf::default() });
-                self.report_progress("runs and segments", bytes);
-                return Ok(None);
+            Ok(Some(mut found)) => {
+                for error in std::mem::take(&mut found.damage) {
+                    self.note(error, OLD)?;
+                }
+                self.report.frames += found.frames;
+                records = found.records;
+                contents = Some(found);
             }
-        };
-        for error in std::mem::take(&mut contents.damage) {
-            self.note(error, OLD)?;
+            Err(error) => self.note(error, OLD)?,
         }
-        self.report.frames += contents.frames;
-        let records = contents.records;
         self.report.count("segments", &FilesOf { bytes, records, live, ..FilesOf::default() });
         self.report_progress("runs and segments", bytes);
-        Ok(Some(contents))
+        Ok(contents)
     }
 
-    /// Adds the counts of a file to the report, and notes its disagreements.
-    fn add_counts(
+    /// Returns a function that counts the records of one file, and collects those that disagree with the
+    /// state.
+    fn record_counter(
         &mut self,
         file: FileId,
-        (counts, wrong): (Counts, Vec<sorted_runs::RecordFault>),
-    ) -> Result<()> {
-        self.report.records.add(&counts);
-        for (offset, what) in wrong {
-            let means = "a timer may fire at the wrong time: restore a backup";
-            self.note(damaged(&file.name(), offset, &what), means)?;
+        disagreeing: &mut Vec<RecordFault>,
+    ) -> impl FnMut(u64, Decoded) {
+        let (counts, mut state) = (&mut self.report.records, self.state.as_mut());
+        move |offset, decoded| {
+            *counts.of(&decoded.record) += 1;
+            let state = state.as_mut();
+            let what = state.and_then(|state| state.check_record(file, offset, &decoded));
+            disagreeing.extend(what.map(|what| (offset, what)));
         }
-        Ok(())
+    }
+
+    fn note_faults(
+        &mut self,
+        file: FileId,
+        faults: Vec<RecordFault>,
+        means: &'static str,
+    ) -> Result<()> {
+        faults
+            .iter()
+            .try_for_each(|(offset, what)| self.note(damaged(&file.name(), *offset, what), means))
     }
 
     fn live(&self, file: FileId) -> u64 {
@@ -171,7 +192,7 @@ impl Check<'_> {
     }
 
     /// Returns the numbers in a directory. A name that Duly does not give becomes a finding.
-    pub(super) fn listed(&mut self, listed: Result<Vec<u64>>) -> Result<Vec<u64>> {
+    fn listed(&mut self, listed: Result<Vec<u64>>) -> Result<Vec<u64>> {
         match listed {
             Ok(numbers) => Ok(numbers),
             Err(error) => {
@@ -184,34 +205,65 @@ impl Check<'_> {
     fn length(&self, name: &str) -> u64 {
         self.disk.open(name).and_then(|file| file.len()).unwrap_or(0)
     }
-}
 
-/// Counts the records of one file, and compares them with the state.
-struct RecordCounter<'a> {
-    file: FileId,
-    state: Option<&'a mut StateAtRest>,
-    counts: Counts,
-    wrong: Vec<sorted_runs::RecordFault>,
-}
-
-impl<'a> RecordCounter<'a> {
-    fn new(file: FileId, state: Option<&'a mut StateAtRest>) -> Self {
-        Self { file, state, counts: Counts::default(), wrong: Vec::new() }
-    }
-
-    /// Returns the counts, and the records that disagree with the state.
-    fn end(self) -> (Counts, Vec<sorted_runs::RecordFault>) {
-        (self.counts, self.wrong)
-    }
-
-    fn record(&mut self, offset: u64, decoded: &Decoded) {
-        *self.counts.of(&decoded.record) += 1;
-        let standing =
-            self.state.as_mut().map(|state| state.check_record(self.file, offset, decoded));
-        if let Some(RecordStatus::Disagrees(what)) = standing {
-            self.wrong.push((offset, what));
+    /// Notes every name that is not needed.
+    pub(super) fn names(&mut self) -> Result<()> {
+        for dir in ["", journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
+            for name in self.disk.list(dir)? {
+                let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+                if let Some(what) = left_over(dir, &name) {
+                    self.report.left_overs.push(LeftOver { name, what });
+                }
+            }
         }
+        self.unnamed()
     }
+
+    /// Notes complete files that the state does not know.
+    fn unnamed(&mut self) -> Result<()> {
+        let disk = self.disk.as_ref();
+        let runs = sorted_runs::FILES.list(disk).unwrap_or_default();
+        let segments = recovery::all_sequences(disk).unwrap_or_default();
+        let checkpoints = checkpoint::FILES.list(disk).unwrap_or_default();
+        let Some(state) = &self.state else {
+            return Ok(());
+        };
+        let files = runs.into_iter().map(FileId::SortedRun);
+        let files = files.chain(segments.into_iter().map(FileId::Segment));
+        let files = files.filter(|id| !state.has_file(*id)).map(FileId::name);
+        let checkpoints = checkpoints.into_iter().filter(|number| !state.keeps_checkpoint(*number));
+        let checkpoints = checkpoints.map(|number| checkpoint::FILES.name(number));
+        let unused = state.found.unused.map(journal::segment_name);
+        let mut names: Vec<String> = files.chain(checkpoints).chain(unused).collect();
+        names.sort_unstable();
+        names.dedup();
+        let left_overs = names.into_iter().map(|name| LeftOver { name, what: UNNAMED });
+        self.report.left_overs.extend(left_overs);
+        Ok(())
+    }
+}
+
+fn left_over(dir: &str, name: &str) -> Option<&'static str> {
+    let known = [
+        LOCK_NAME,
+        manifest::NAME,
+        manifest::COPY,
+        manifest::RESTORED,
+        journal::DIR,
+        sorted_runs::FILES.dir,
+        checkpoint::FILES.dir,
+        journal::SPARE,
+    ];
+    let is_numbered = match dir {
+        journal::DIR => name.ends_with(".log") || name.ends_with(journal::RECYCLED_SUFFIX),
+        _ if dir == sorted_runs::FILES.dir => name.ends_with(sorted_runs::FILES.suffix),
+        _ if dir == checkpoint::FILES.dir => name.ends_with(checkpoint::FILES.suffix),
+        _ => false,
+    };
+    if known.contains(&name) || is_numbered {
+        return None;
+    }
+    Some(if name.ends_with(".tmp") { HALF } else { UNKNOWN })
 }
 
 impl Counts {
@@ -223,13 +275,5 @@ impl Counts {
             Record::Lease { .. } => &mut self.leases,
             _ => &mut self.other,
         }
-    }
-
-    const fn add(&mut self, other: &Self) {
-        self.pending += other.pending;
-        self.dead += other.dead;
-        self.ended += other.ended;
-        self.leases += other.leases;
-        self.other += other.other;
     }
 }

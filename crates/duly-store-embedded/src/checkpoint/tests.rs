@@ -34,8 +34,7 @@ fn header() -> Header {
         version: VERSION,
         store: manifest().store,
         number: NUMBER,
-        replay: ReplayPoint { sequence: 7, offset: 64, lsn: 100 },
-        epoch: 2,
+        replay: ReplayPoint { sequence: 7, offset: 64, lsn: 100, epoch: 2 },
         begun_at_ms: 1_900,
         retry_due_max_ms: 1_700,
         steady_ms: 1_800,
@@ -114,7 +113,7 @@ fn read(disk: &SimDisk) -> Result<End> {
     }
     assert!(reader.next()?.is_none(), "the end stays the end");
     assert_eq!(at, expected.len());
-    Ok(*reader.end())
+    Ok(reader.end)
 }
 
 /// Reads all of it without comparing it.
@@ -162,7 +161,7 @@ fn a_checkpoint_reads_back_as_it_was_written() {
     assert_eq!(finished.end, end);
     assert_eq!(read(&disk).unwrap(), end);
     let reader = CheckpointReader::open(&disk, NUMBER, &manifest()).unwrap();
-    assert_eq!(*reader.header(), header());
+    assert_eq!(reader.header, header());
 }
 
 #[test]
@@ -178,16 +177,16 @@ fn a_checkpoint_of_nothing_reads_back() {
 }
 
 #[test]
-fn checkpoints_list_newest_first_and_refuse_foreign_names() {
+fn checkpoints_are_listed_and_foreign_names_are_refused() {
     let disk = disk(1);
-    assert_eq!(list(&disk).unwrap(), [0; 0]);
+    assert_eq!(FILES.list(&disk).unwrap(), [0; 0]);
     for number in [3, 12, 4] {
         write_with(&disk, &Header { number, ..header() }, manifest().frame_seed()).unwrap();
     }
     disk.create("checkpoints/0000000000000013.tmp").unwrap();
-    assert_eq!(list(&disk).unwrap(), [12, 4, 3]);
+    assert_eq!(FILES.list(&disk).unwrap(), [3, 4, 12]);
     disk.create("checkpoints/copy.ckp").unwrap();
-    let error = list(&disk).unwrap_err();
+    let error = FILES.list(&disk).unwrap_err();
     assert!(error.to_string().starts_with("checkpoints/copy.ckp is damaged"), "{error}");
 }
 
@@ -359,7 +358,7 @@ fn a_crash_leaves_a_complete_checkpoint_or_none() {
             disk.plan(Fault::CrashAtOp(at_op));
             write(&disk).unwrap_err();
             for after in [disk.crash(), disk.kill()] {
-                if list(&after).unwrap().is_empty() {
+                if FILES.list(&after).unwrap().is_empty() {
                     outcomes.insert("none");
                 } else {
                     read(&after).unwrap_or_else(|e| panic!("op {at_op}, seed {seed}: {e}"));

@@ -136,7 +136,7 @@ impl Engine {
     /// Returns the key of the dead letter that a firing becomes.
     fn dead_letter_key(&self, number: u32, firing: &Firing) -> Key {
         let namespace = self.namespaces.get(number).expect("absorb checked that it is there");
-        let delivery = firing.delivery_id(namespace.name.as_str());
+        let delivery = firing.delivery_id(namespace.record.name.as_str());
         dead_letters::key_of(self.hash_key, number, delivery)
     }
 
@@ -144,13 +144,13 @@ impl Engine {
         let old =
             self.namespaces.with(number, |namespace| namespace.dead_letters.put(letter)).flatten();
         let namespace = self.namespace(number);
-        let (dead, max_dead) = (namespace.dead(), namespace.settings.limits.max_dead);
+        let (dead, max_dead) = (namespace.dead(), namespace.record.settings.limits.max_dead);
         self.files.retain(letter.location);
         if let Some(old) = old {
             self.files.release(old);
         }
         if dead == max_dead && !self.replaying {
-            let name = &self.namespace(number).name;
+            let name = &self.namespace(number).record.name;
             tracing::warn!(
                 namespace = %name, max_dead,
                 "namespace has reached its limit of dead letters; nothing of it is delivered until \
@@ -164,7 +164,7 @@ impl Engine {
         let (replaying, lsn) = (self.replaying, self.replay_lsn);
         let namespace = self.namespace(number);
         if !replaying || lsn > namespace.captured_lsn {
-            change(&mut namespace.totals);
+            change(&mut namespace.record.totals);
         }
     }
 
@@ -179,7 +179,7 @@ impl Engine {
         let is_leased = entry.flags().has(Flags::LEASED);
         let old = if is_leased { self.leases.remove(key) } else { None };
         let known_claim = old
-            .filter(|old| old.nonce == lease.nonce && !self.replaying)
+            .filter(|old| old.granted.nonce == lease.nonce && !self.replaying)
             .map(|old| old.claimed_boot_ms);
         if old.is_none() {
             self.namespaces.uncount_due(number, &entry);
@@ -204,19 +204,8 @@ impl Engine {
         });
         // The lease of a node lasts as long as the node.
         let ends_boot_ms = if lease.node.is_some() { u64::MAX } else { self.now.boot_ms + left_ms };
-        self.leases.put(
-            key,
-            Lease {
-                nonce: lease.nonce,
-                attempt: lease.attempt,
-                node: lease.node,
-                claimed_at: lease.claimed_at,
-                ends_boot_ms,
-                claimed_boot_ms,
-                until: lease.until,
-                lease_ms: lease.lease_ms,
-            },
-        );
+        let granted = record::Lease { extends: false, ..*lease };
+        self.leases.put(key, Lease { granted, ends_boot_ms, claimed_boot_ms });
         if lease.node.is_none() {
             self.lease_ends.insert(ends_boot_ms, key.pack());
         }

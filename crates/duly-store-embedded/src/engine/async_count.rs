@@ -215,7 +215,7 @@ impl Engine {
             visits += NAMESPACE_VISITS;
             if self.namespaces.get(async_count.number).is_none() {
                 async_count.stats.drain(..).for_each(|reply| drop(reply.send(Ok(None))));
-                async_count.forecasts.drain(..).for_each(ForecastCount::reply_none);
+                async_count.forecasts.drain(..).for_each(|forecast| forecast.reply(&Ok(None)));
             } else if self.continue_count(&mut async_count, &mut visits) {
                 self.end_count(async_count);
             } else {
@@ -317,7 +317,7 @@ impl Engine {
             async_count
                 .forecasts
                 .into_iter()
-                .for_each(|forecast_count| forecast_count.refuse(error));
+                .for_each(|forecast_count| forecast_count.reply(&Err(error.clone())));
         }
     }
 }

@@ -119,7 +119,7 @@ impl Engine {
                 .is_some_and(|metric| metric.allows("kind", kind)),
             "{kind} is no kind of finding"
         );
-        let name = self.namespaces.get(namespace).map_or("", |ns| ns.name.as_str());
+        let name = self.namespaces.get(namespace).map_or("", |ns| ns.record.name.as_str());
         tracing::error!(namespace = name, place, what, "the audit found a fault");
         metrics::counter!(metric_names::AUDIT_FINDINGS_TOTAL, "kind" => kind).increment(1);
         self.auditor.findings += 1;

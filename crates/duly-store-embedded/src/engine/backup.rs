@@ -93,7 +93,7 @@ impl Engine {
     }
 
     fn plan(&self, taken: KeptCheckpoint) -> BackupPlan {
-        let (end, lsn) = self.journal.durable();
+        let (end, lsn) = (self.journal.durable, self.journal.durable_lsn());
         let active = FileId::Segment(end.sequence);
         // Nothing has pointed at these files since before the checkpoint began: some may be under
         // removal.

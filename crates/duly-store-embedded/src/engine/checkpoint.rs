@@ -16,7 +16,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    checkpoint::{self, CheckpointWriter, FILES, FinishedCheckpoint},
+    checkpoint::{CheckpointWriter, FILES, FinishedCheckpoint},
     disk::{self, Disk, deallocate},
     format::{self, checkpoint as layout},
     open::Result,
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Returns the bytes of the journal that a startup would replay.
     pub(super) fn replay_bytes(&self) -> u64 {
-        self.journal.bytes_written() - self.checkpoints.begun_at_bytes
+        self.journal.bytes_written - self.checkpoints.begun_at_bytes
     }
 
     /// Returns `true` if enough bytes would be freed by a checkpoint: many, or fewer while the journal is
@@ -150,19 +150,14 @@ impl Engine {
         let replay = self.journal.replay_point();
         let buffers = std::mem::take(&mut self.checkpoints.buffers);
         let written = self.journal.written_lsn();
-        let bytes = self.journal.bytes_written();
+        let bytes = self.journal.bytes_written;
         self.checkpoints.taking =
             Some(CheckpointUnderWay::new(number, replay, written, bytes, buffers));
         let header = layout::Header {
             version: format::VERSION,
             store: self.manifest.store,
             number,
-            replay: layout::ReplayPoint {
-                sequence: replay.sequence,
-                offset: replay.offset,
-                lsn: replay.lsn,
-            },
-            epoch: u64::from(replay.epoch),
+            replay,
             begun_at_ms: self.now.wall_ms,
             retry_due_max_ms: self.retry_due_max_ms,
             steady_ms: self.now.steady_ms,
@@ -317,12 +312,12 @@ impl Engine {
 /// or got their name although they were abandoned.
 fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let newest = kept.iter().max().copied().unwrap_or(0);
-    let others = checkpoint::list(disk)?;
+    let others = FILES.list(disk)?;
     let mut nameless = Vec::new();
     for number in others.into_iter().filter(|number| *number < newest && !kept.contains(number)) {
         nameless.extend(deallocate::remove_name(disk, &FILES.name(number))?);
     }
-    disk.sync_dir(checkpoint::FILES.dir)?;
+    disk.sync_dir(FILES.dir)?;
     nameless.iter().for_each(deallocate::deallocate_file);
     Ok(())
 }

@@ -180,7 +180,7 @@ impl Engine {
         let Some(namespace) = self.namespaces.get(number) else {
             return false;
         };
-        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
+        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.record.settings.destination);
         let mut slots = numbers.into_iter().flatten();
         slots.all(|slot| self.fill_at_once((number, slot, kind), visits))
     }
@@ -190,7 +190,7 @@ impl Engine {
         let Some(namespace) = self.namespaces.get(number).filter(|ns| ns.is_claimable()) else {
             return false;
         };
-        let own = &namespace.settings.destination;
+        let own = &namespace.record.settings.destination;
         let numbers = namespace.lanes.numbers_of(&lane.key, own).into_iter().flatten();
         numbers.filter_map(|slot| namespace.lanes.get(slot)).any(lanes::Lane::is_claimable)
     }
@@ -212,7 +212,7 @@ impl Engine {
             return Vec::new();
         };
         let now_ms = self.clock_of(kind);
-        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.settings.destination);
+        let numbers = namespace.lanes.numbers_of(&lane.key, &namespace.record.settings.destination);
         let lanes = numbers.map(|slot| Some(namespace.lanes.get(slot?)?.due(kind)));
         let lanes = lanes.into_iter().flatten();
         // Past the end of a window with spilled timers, a timer of the other lane may not come first.
@@ -242,7 +242,7 @@ impl Engine {
         let allowed = transition(Some(state), Event::Claim);
         assert_eq!(allowed, Transition::Move(State::InFlight), "only a due firing is claimed");
         assert!(timer.due_at <= self.now.wall(), "P2: a claim before the due time");
-        let settings = Arc::clone(&self.namespace(number).settings);
+        let settings = Arc::clone(&self.namespace(number).record.settings);
         let nonce = self.random_u64();
         let attempt = timer.attempts.saturating_add(1);
         let claimed_at = self.now.wall();

@@ -46,9 +46,9 @@ type DeadLettered = (u64, Key);
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
     /// By the key of the delivery id; the entry's time is the due time.
-    by_delivery: Index,
+    pub(crate) by_delivery: Index,
     /// By timer: names the latest letter; the entry's time is the time of dead-lettering.
-    by_timer: Index,
+    pub(crate) by_timer: Index,
     several: FxHashMap<Key, VecDeque<DeadLettered>>,
     /// Number of letters in `several`.
     listed: usize,
@@ -188,18 +188,6 @@ impl DeadLetters {
         let several = self.several.entry(Key::unpack(copied.timer)).or_default();
         several.push_back((copied.dead_lettered_ms, Key::unpack(copied.letter)));
         self.listed += 1;
-    }
-
-    pub(crate) const fn by_timer(&self) -> &Index {
-        &self.by_timer
-    }
-
-    pub(crate) const fn indexes_mut(&mut self) -> (&mut Index, &mut Index) {
-        (&mut self.by_delivery, &mut self.by_timer)
-    }
-
-    pub(crate) const fn by_delivery(&self) -> &Index {
-        &self.by_delivery
     }
 
     pub(crate) const fn len(&self) -> u64 {

@@ -10,7 +10,7 @@ pub(crate) struct Earliest<T> {
     /// Unordered; includes values that the next cut drops.
     kept: Vec<T>,
     /// Values after this one were dropped.
-    last: Option<T>,
+    pub(crate) last: Option<T>,
     capacity: usize,
 }
 
@@ -45,11 +45,6 @@ impl<T: Copy + Ord> Earliest<T> {
     pub(crate) fn into_parts(mut self) -> (Vec<T>, Option<T>) {
         self.cut();
         (self.kept, self.last)
-    }
-
-    /// Returns the value up to which none is missing; `None`: none is missing at all.
-    pub(crate) const fn complete_until(&self) -> Option<T> {
-        self.last
     }
 
     /// Takes out the values up to `until`, unordered.

@@ -1,13 +1,15 @@
 //! The invariants between the indexes and the other structures, and the one walk that checks them.
 //!
 //! ```text
-//!   namespace after namespace ──► entries.rs   each entry with files, leases, lanes, calendars
-//!                             └─► counts.rs    its lanes, and the counts where nothing changed
+//!   namespace after namespace ──► each entry with files, leases, lanes, calendars
+//!                             └─► its lanes, and the counts where nothing changed (counts.rs)
 //!   leases, part after part ────► entries
 //!   files (a whole walk only) ──► records that entries point at
 //! ```
 //!
-//! 1. The rules hold in every moment between two steps, so a change under way breaks none.
+//! 1. The rules hold in every moment between two steps, so a change under way breaks none. Two cases are
+//!    skipped, and a later walk sees them. An entry whose record is not durable yet is in no calendar and no
+//!    lane: it becomes claimable later. While a sweep runs, the calendars may be behind it.
 //! 2. A broken rule is an error in Duly, or in the machine's memory.
 //! 3. A walk reads only. The auditor makes it in small steps while the store works, and repairs what it
 //!    finds (`audit.rs`). `duly store check` and the tests make it in one go.
@@ -18,22 +20,63 @@ use duly_core::NamespaceName;
 
 use crate::{
     format::ALIGN,
-    index::{Cursor, Entry, Index, Key, Location},
+    index::{AttemptKind, Claimable, Cursor, Entry, Flags, Index, Key, Location},
 };
 
-use super::{Engine, leases, namespaces::Namespace, refill::LaneKindKey};
+use super::{Engine, lane_due::DuePlace, leases, namespaces::Namespace, refill::LaneKindKey};
 
 pub(crate) mod at_rest;
 mod counts;
-mod entries;
 
 pub(super) use counts::Counts;
-pub(super) use entries::{EntryRule, is_leased};
 
 /// Cost of an entry that is compared with other structures, in plain entries.
 const COST_PER_FLAGGED: usize = 16;
 /// Cost of moving to another namespace or part of the leases, in plain entries.
 const COST_PER_PART: usize = 16;
+
+/// A rule of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryRule {
+    /// Its record is in a file, before the end of it.
+    InFile,
+    /// Its lane exists.
+    HasLane,
+    /// If it is marked as leased, there is a lease.
+    HasLease,
+    /// If there is a lease, it is marked as leased.
+    MarkedLeased,
+    /// It is not counted as due before its time.
+    NotEarly,
+    /// If it is marked as counted in its lane, the lane contains it.
+    InLane,
+    /// A calendar or a sweep will find it.
+    Awaited,
+}
+
+impl EntryRule {
+    /// Returns the text of a broken rule.
+    const fn text(self) -> &'static str {
+        match self {
+            Self::InFile => "a timer's record is in no file",
+            Self::HasLane => "a timer's lane does not exist",
+            Self::HasLease => "a timer is marked as leased without a lease",
+            Self::MarkedLeased => "a timer with a lease is not marked as leased",
+            Self::NotEarly => "a timer is counted as due before its time",
+            Self::InLane => "a due timer is missing in its lane",
+            Self::Awaited => "a timer would never become due",
+        }
+    }
+}
+
+/// Returns `true` if the entry has to be compared only with its file and the clock.
+fn is_plain(entry: &Entry) -> bool {
+    !entry.flags().has(Flags::LEASED) && !entry.flags().has(Flags::COUNTED_DUE)
+}
+
+pub(super) fn is_leased(entry: &Entry) -> bool {
+    entry.flags().has(Flags::LEASED)
+}
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +195,7 @@ impl NamespaceWalk {
         let entries: Vec<_> = scan.entries().collect();
         for entry in &entries {
             self.sums.add(entry);
-            visited.cost += if entries::is_plain(entry) { 1 } else { COST_PER_FLAGGED };
+            visited.cost += if is_plain(entry) { 1 } else { COST_PER_FLAGGED };
             let broken = engine.broken_rule(self.number, namespace, entry);
             let key = entry.key(self.number);
             visited.broken.extend(broken.map(|rule| BrokenInvariant::Entry(rule, key)));
@@ -196,6 +239,57 @@ impl Engine {
         differing.map(broken).collect()
     }
 
+    /// Returns the rule that an entry breaks.
+    pub(super) fn broken_rule(
+        &self,
+        number: u32,
+        namespace: &Namespace,
+        entry: &Entry,
+    ) -> Option<EntryRule> {
+        let (flags, location) = (entry.flags(), entry.location());
+        let file = self.files.get(location.slot());
+        if file.is_none_or(|file| location.unit() * ALIGN >= file.length) {
+            return Some(EntryRule::InFile);
+        }
+        let Some(lane) = namespace.lanes.get(entry.lane()) else {
+            return Some(EntryRule::HasLane);
+        };
+        if flags.has(Flags::LEASED) {
+            return self.leases.get(entry.key(number)).is_none().then_some(EntryRule::HasLease);
+        }
+        let Claimable { at_ms, kind } = entry.claimable();
+        if flags.has(Flags::COUNTED_DUE) {
+            if at_ms > self.clock_of(kind) {
+                // After the wall clock has stepped back, a pass corrects this.
+                return (!self.step_back.is_under_way()).then_some(EntryRule::NotEarly);
+            }
+            let due = lane.due(kind);
+            let is_there = match flags.has(Flags::UNREADABLE) {
+                true => due.unreadable() > 0,
+                false => due.has_spilled() || due.window().contains(&DuePlace::of(number, entry)),
+            };
+            return (!is_there).then_some(EntryRule::InLane);
+        }
+        let is_lost = self.near_horizon.has_lost(kind, at_ms, self.clock_of(kind));
+        // A retry may be deferred while the wall clock is behind its due time.
+        let waits_elsewhere = || {
+            (kind == AttemptKind::Retry && self.may_be_ahead())
+                || self.is_awaiting_durability(entry.key(number), entry)
+        };
+        (is_lost && !waits_elsewhere()).then_some(EntryRule::Awaited)
+    }
+
+    /// Returns the invariant that a lease breaks. Namespace reclamation drops the leases of a deleted
+    /// namespace, step by step.
+    pub(super) fn broken_lease(&self, key: Key) -> Option<BrokenInvariant> {
+        self.namespaces.get(key.namespace())?;
+        match self.namespaces.live(key) {
+            None => Some(BrokenInvariant::Lease(key)),
+            Some(entry) if is_leased(&entry) => None,
+            Some(_) => Some(BrokenInvariant::Entry(EntryRule::MarkedLeased, key)),
+        }
+    }
+
     /// Returns a readable description of the place of an entry's record.
     pub(super) fn place_of(&self, location: Location) -> String {
         let file = self.files.get(location.slot());
@@ -231,5 +325,5 @@ impl Engine {
 
 /// Returns the indexes whose entries keep a record alive: timers, tombstones, dead letters.
 fn counted_indexes(namespace: &Namespace) -> [&Index; 3] {
-    [&namespace.live, namespace.tombstones.index(), namespace.dead_letters.by_delivery()]
+    [&namespace.live, &namespace.tombstones.index, &namespace.dead_letters.by_delivery]
 }

@@ -210,13 +210,13 @@ impl LaneDue {
         let Some(late) = &mut self.late else {
             return Some(Vec::new());
         };
-        let is_complete = late.complete_until().is_none_or(|last| until <= last);
+        let is_complete = late.last.is_none_or(|last| until <= last);
         is_complete.then(|| late.take_until(until))
     }
 
     /// Returns `true` if no timer that became due since the refill began was dropped.
     pub(crate) fn has_all_late(&self) -> bool {
-        self.late.as_ref().is_none_or(|late| late.complete_until().is_none())
+        self.late.as_ref().is_none_or(|late| late.last.is_none())
     }
 
     /// Ends the refill. Returns the timers that became due since it began and were not taken out,

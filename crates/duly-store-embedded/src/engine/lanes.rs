@@ -31,7 +31,7 @@ pub(crate) const OVERFLOW: u8 = 255;
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// Key; `None` for the default lane, which follows the namespace.
-    key: Option<LaneKey>,
+    pub(crate) key: Option<LaneKey>,
     /// Timers of this lane in the index.
     pub(crate) pending: u64,
     /// Timers of this lane that are leased.
@@ -43,11 +43,6 @@ pub(crate) struct Lane {
 impl Lane {
     fn new(key: Option<LaneKey>) -> Self {
         Self { key, pending: 0, in_flight: 0, due: Default::default() }
-    }
-
-    /// Returns its key; `None` for the lane that follows the namespace.
-    pub(crate) const fn key(&self) -> Option<&LaneKey> {
-        self.key.as_ref()
     }
 
     /// Returns the due timers of a kind.

@@ -17,42 +17,29 @@ use crate::{
 /// A lease under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lease {
-    pub(crate) nonce: u64,
-    pub(crate) attempt: u32,
-    /// Node that holds it; `None` for a consumer.
-    pub(crate) node: Option<u64>,
-    pub(crate) claimed_at: Timestamp,
+    /// The lease as it was granted.
+    pub(crate) granted: record::Lease,
     /// End by the boot-time clock.
     pub(crate) ends_boot_ms: u64,
     /// Time of the claim by the boot-time clock, for the limit of extensions.
     pub(crate) claimed_boot_ms: u64,
-    /// End by the wall clock, as shown to callers.
-    pub(crate) until: Timestamp,
-    /// Duration for which it was granted.
-    pub(crate) lease_ms: u64,
 }
 
 impl Lease {
-    /// Returns it as it was granted.
-    pub(crate) const fn granted(&self) -> record::Lease {
-        let Self { nonce, attempt, node, claimed_at, lease_ms, until, .. } = *self;
-        record::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: false }
-    }
-
     /// Returns its form for the core.
     pub(crate) const fn held(&self, boot_ms: u64) -> HeldLease {
         HeldLease {
-            nonce: self.nonce,
-            attempt: self.attempt,
-            claimed_at: self.claimed_at,
+            nonce: self.granted.nonce,
+            attempt: self.granted.attempt,
+            claimed_at: self.granted.claimed_at,
             held_for: Duration::from_millis(boot_ms.saturating_sub(self.claimed_boot_ms)),
-            ends: self.node.is_none(),
+            ends: self.granted.node.is_none(),
         }
     }
 
     /// Returns its end by the wall clock; `None` for a node, whose lease has no end.
     pub(crate) fn leased_until(&self) -> Option<Timestamp> {
-        self.node.is_none().then_some(self.until)
+        self.granted.node.is_none().then_some(self.granted.until)
     }
 }
 

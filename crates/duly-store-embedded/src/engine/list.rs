@@ -148,8 +148,8 @@ impl ListSource {
     fn index(self, namespace: &Namespace) -> &Index {
         match self {
             Self::Live => &namespace.live,
-            Self::Tombstones => namespace.tombstones.index(),
-            Self::DeadLetters => namespace.dead_letters.by_delivery(),
+            Self::Tombstones => &namespace.tombstones.index,
+            Self::DeadLetters => &namespace.dead_letters.by_delivery,
         }
     }
 }

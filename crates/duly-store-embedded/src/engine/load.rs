@@ -42,7 +42,8 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<RecoveredJournal, OpenError> {
         let disk = Arc::clone(&self.disk);
-        let numbers = checkpoint::list(disk.as_ref())?;
+        let mut numbers = checkpoint::FILES.list(disk.as_ref())?;
+        numbers.reverse();
         self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
         self.files.checkpoint_begins(self.checkpoints.latest);
         let mut skipped = SkippedCheckpoints::default();
@@ -107,8 +108,7 @@ impl Engine {
             }
             Ok(())
         };
-        let mut report = |read_progress: recovery::Progress| progress(read_progress.into());
-        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, &mut report)?;
+        let mut found = recovery::recover(disk.as_ref(), manifest, from, &mut each, progress)?;
         self.steady_seen_ms = found.steady_ms.unwrap_or(self.steady_seen_ms);
         for (place, segment) in found.segments.iter_mut().enumerate() {
             segment.slot = slots[place];
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     fn replay(&mut self, slots: &[u16], replayed: Replayed) {
-        let Replayed { location, lsn, namespace, effect, .. } = replayed;
+        let Replayed { location, lsn, namespace, effect } = replayed;
         self.replay_lsn = lsn;
         self.absorb(location.in_slot(slots[usize::from(location.slot())]), namespace, effect);
     }
@@ -140,7 +140,7 @@ impl Engine {
             return;
         };
         if let Ok(reader) = CheckpointReader::open(disk, number, manifest) {
-            let sequence = reader.header().replay.sequence;
+            let sequence = reader.header.replay.sequence;
             self.checkpoints.kept.push_back(KeptCheckpoint { number, sequence });
         }
     }
@@ -153,12 +153,12 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<ReplayPoint, OpenError> {
         let reader = CheckpointReader::open(disk, number, manifest)?;
-        let point = reader.replay_point()?;
+        let point = reader.header.replay;
         self.checkpoints.bytes = reader.read_progress().bytes_total;
         let name = checkpoint::FILES.name(number);
-        self.namespaces.reserve_numbers(reader.end().highest_namespace);
-        self.retry_due_max_ms = reader.header().retry_due_max_ms;
-        self.steady_seen_ms = reader.header().steady_ms;
+        self.namespaces.reserve_numbers(reader.end.highest_namespace);
+        self.retry_due_max_ms = reader.header.retry_due_max_ms;
+        self.steady_seen_ms = reader.header.steady_ms;
         let mut loading = Loading::default();
         let mut last = reader.read_progress();
         progress(last);
@@ -251,9 +251,9 @@ impl Engine {
             let index = loader.finish();
             self.namespaces.with(number, |namespace| match which {
                 IndexKind::Live => namespace.live = index,
-                IndexKind::Tombstones => *namespace.tombstones.index_mut() = index,
-                IndexKind::DeadLetters => *namespace.dead_letters.indexes_mut().0 = index,
-                IndexKind::DeadByTimer => *namespace.dead_letters.indexes_mut().1 = index,
+                IndexKind::Tombstones => namespace.tombstones.index = index,
+                IndexKind::DeadLetters => namespace.dead_letters.by_delivery = index,
+                IndexKind::DeadByTimer => namespace.dead_letters.by_timer = index,
             });
             if which == IndexKind::Tombstones {
                 self.note_tombstone_end(number, self.now.wall_ms);
@@ -328,7 +328,7 @@ struct SkippedCheckpoints {
 impl SkippedCheckpoints {
     fn note(&mut self, refusal: OpenError, reader: Option<&CheckpointReader>) {
         self.refusal.get_or_insert(refusal);
-        self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header().replay.lsn));
+        self.lsn = self.lsn.max(reader.map_or(0, |reader| reader.header.replay.lsn));
     }
 
     /// Returns the error to report when the checkpoint before it cannot be loaded either.

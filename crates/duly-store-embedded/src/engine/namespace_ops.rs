@@ -36,13 +36,13 @@ impl Engine {
             (Some(existing), Put::IfAbsent(_)) => return Ok((existing.view(), false)),
             (Some(existing), Put::Replace { mut settings, secrets }) => {
                 if secrets == Secrets::Keep {
-                    settings.signing_secrets.clone_from(&existing.settings.signing_secrets);
+                    settings.signing_secrets.clone_from(&existing.record.settings.signing_secrets);
                 }
                 let settings = Arc::new(settings.check()?);
-                if settings.heap_bytes() > existing.settings.heap_bytes() {
+                if settings.heap_bytes() > existing.record.settings.heap_bytes() {
                     self.check_capacity()?;
                 }
-                let record = existing.record();
+                let record = existing.record.clone();
                 (NamespaceRecord { settings, implicit, updated_at: now, ..record }, false)
             }
             (None, Put::IfAbsent(settings) | Put::Replace { settings, .. }) => {
@@ -116,7 +116,7 @@ impl Engine {
             let Some(known) = self.namespaces.get(number) else {
                 continue;
             };
-            let record = known.record();
+            let record = known.record.clone();
             let record =
                 NamespaceRecord { paused: false, resumes_at: None, updated_at: now, ..record };
             if let Err(error) = self.write_namespace(number, record) {
@@ -182,7 +182,7 @@ impl Engine {
             .number_of(name)
             .ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
         let namespace = self.namespaces.get(number).expect("a name leads to its namespace");
-        Ok((number, namespace.record()))
+        Ok((number, namespace.record.clone()))
     }
 
     fn write_namespace(&mut self, number: u32, record: NamespaceRecord) -> Result<Namespace> {
@@ -207,7 +207,7 @@ fn note_idle(
     now_ms: u64,
 ) -> Option<u64> {
     let is_empty = namespace.pending() + namespace.dead() + namespace.tombstones.len() == 0;
-    if !namespace.implicit || namespace.paused || !is_empty || is_waited_for {
+    if !namespace.record.implicit || namespace.record.paused || !is_empty || is_waited_for {
         namespace.idle_since_ms = None;
         return None;
     }

@@ -21,18 +21,13 @@ pub(super) struct Reclamation {
     /// Place in the first index.
     cursor: Option<Cursor>,
     /// Leases that are still to be dropped.
-    leases: u64,
+    pub(super) leases: u64,
 }
 
 impl Reclamation {
     /// Returns `true` if everything is released.
     pub(super) fn is_empty(&self) -> bool {
         self.indexes.is_empty()
-    }
-
-    /// Returns the number of leases of deleted namespaces.
-    pub(super) const fn leases(&self) -> u64 {
-        self.leases
     }
 }
 
@@ -41,7 +36,7 @@ impl Engine {
     pub(super) fn begin_reclamation(&mut self, number: u32, mut gone: Namespace) {
         self.reclamation.leases += gone.in_flight;
         let counted =
-            [&mut gone.live, gone.tombstones.index_mut(), gone.dead_letters.indexes_mut().0];
+            [&mut gone.live, &mut gone.tombstones.index, &mut gone.dead_letters.by_delivery];
         for index in counted.into_iter().filter(|index| !index.is_empty()) {
             self.reclamation.indexes.push_back((number, std::mem::replace(index, Index::new())));
         }

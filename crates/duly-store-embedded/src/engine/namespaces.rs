@@ -8,8 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings, Timestamp, rate::Gcra};
-use duly_store::{namespaces::Namespace as View, query::Totals};
+use duly_core::{NamespaceName, Timestamp, rate::Gcra};
+use duly_store::namespaces::Namespace as View;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -17,12 +17,10 @@ use crate::{
     index::{AttemptKind, Entry, Flags, Index, Key, Location},
 };
 
-mod due_counts;
 mod sums;
 
-use self::due_counts::DueCounts;
-pub(crate) use self::sums::NamespaceSums;
 use self::sums::fixed_bytes;
+pub(crate) use self::sums::{DueCounts, NamespaceSums};
 use super::{
     dead_letters::DeadLetters,
     lane_due::{DuePlace, LaneDue},
@@ -39,18 +37,12 @@ const RESIDENT_MAX_WHEN_FULL: usize = 4_096;
 /// A namespace with its indexes and counts.
 #[derive(Debug)]
 pub(crate) struct Namespace {
-    pub(crate) name: NamespaceName,
-    pub(crate) settings: Arc<Settings>,
+    /// What the journal says about it; the totals count on.
+    pub(crate) record: NamespaceRecord,
     /// Memory of the name and the settings.
     fixed_bytes: usize,
-    pub(crate) paused: bool,
-    pub(crate) resumes_at: Option<Timestamp>,
-    pub(crate) implicit: bool,
     /// Time since which the namespace is idle, by the boot-time clock, as far as a pass has seen.
     pub(crate) idle_since_ms: Option<u64>,
-    pub(crate) created_at: Timestamp,
-    pub(crate) updated_at: Timestamp,
-    pub(crate) totals: Totals,
     pub(crate) lanes: Lanes,
     /// Pending timers without a lease or a failed attempt.
     pub(crate) first: u64,
@@ -77,15 +69,8 @@ impl Namespace {
     pub(crate) fn new(record: NamespaceRecord) -> Self {
         Self {
             fixed_bytes: fixed_bytes(&record),
-            name: record.name,
-            settings: record.settings,
-            paused: record.paused,
-            resumes_at: record.resumes_at,
-            implicit: record.implicit,
+            record,
             idle_since_ms: None,
-            created_at: record.created_at,
-            updated_at: record.updated_at,
-            totals: record.totals,
             lanes: Lanes::default(),
             first: 0,
             retrying: 0,
@@ -110,30 +95,17 @@ impl Namespace {
 
     /// Returns the number of its timers that have ended.
     pub(crate) const fn ended(&self) -> u64 {
-        self.totals.delivered + self.totals.cancelled
+        self.record.totals.delivered + self.record.totals.cancelled
     }
 
     /// Returns `true` if claims are granted.
     pub(crate) fn is_claimable(&self) -> bool {
-        !self.paused && !self.is_dead_full()
+        !self.record.paused && !self.is_dead_full()
     }
 
     /// Returns `true` if it has as many dead letters as it may have.
     fn is_dead_full(&self) -> bool {
-        self.dead() >= self.settings.limits.max_dead
-    }
-
-    pub(crate) fn record(&self) -> NamespaceRecord {
-        NamespaceRecord {
-            name: self.name.clone(),
-            settings: Arc::clone(&self.settings),
-            paused: self.paused,
-            resumes_at: self.resumes_at,
-            implicit: self.implicit,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-            totals: self.totals,
-        }
+        self.dead() >= self.record.settings.limits.max_dead
     }
 
     /// Updates the location of a pending timer, if its entry still points at the old one. Returns the
@@ -162,12 +134,12 @@ impl Namespace {
 
     pub(crate) fn view(&self) -> View {
         View {
-            name: self.name.clone(),
-            settings: Arc::clone(&self.settings),
-            paused: self.paused,
-            resumes_at: self.resumes_at,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
+            name: self.record.name.clone(),
+            settings: Arc::clone(&self.record.settings),
+            paused: self.record.paused,
+            resumes_at: self.record.resumes_at,
+            created_at: self.record.created_at,
+            updated_at: self.record.updated_at,
         }
     }
 }
@@ -191,8 +163,9 @@ pub(crate) struct Namespaces {
     /// Lanes in which a timer is due.
     pub(crate) active: BTreeSet<(NamespaceName, u8)>,
     /// Counts of due timers over all lanes.
-    dues: DueCounts,
-    sums: NamespaceSums,
+    pub(crate) dues: DueCounts,
+    /// Counts over all namespaces.
+    pub(crate) sums: NamespaceSums,
 }
 
 impl Namespaces {
@@ -225,7 +198,7 @@ impl Namespaces {
     pub(crate) fn warm(&self, keys: impl Iterator<Item = Key>) {
         let touched = keys.filter_map(|key| {
             let namespace = self.by_number.get(&key.namespace())?;
-            Some(namespace.live.touch(key) ^ namespace.tombstones.index().touch(key))
+            Some(namespace.live.touch(key) ^ namespace.tombstones.index.touch(key))
         });
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
     }
@@ -254,17 +227,14 @@ impl Namespaces {
     pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
-        let before = self.by_number.get(&number).and_then(|known| known.resumes_at);
+        let before = self.by_number.get(&number).and_then(|known| known.record.resumes_at);
         self.note_resume(number, before, record.resumes_at);
         match self.by_number.get_mut(&number) {
             Some(known) => {
                 let before = NamespaceSums::of(known);
-                known.resumes_at = record.resumes_at;
                 known.fixed_bytes = fixed_bytes(&record);
-                known.settings = record.settings;
-                known.paused = record.paused;
-                known.implicit = record.implicit;
-                known.updated_at = record.updated_at;
+                let (created_at, totals) = (known.record.created_at, known.record.totals);
+                known.record = NamespaceRecord { created_at, totals, ..record };
                 self.sums.replace(before, NamespaceSums::of(known));
             }
             None => {
@@ -297,13 +267,13 @@ impl Namespaces {
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Namespace> {
         let gone = self.by_number.remove(&number)?;
-        self.note_resume(number, gone.resumes_at, None);
+        self.note_resume(number, gone.record.resumes_at, None);
         self.sums.replace(NamespaceSums::of(&gone), NamespaceSums::default());
-        if self.by_name.get(&gone.name) == Some(&number) {
-            self.by_name.remove(&gone.name);
+        if self.by_name.get(&gone.record.name) == Some(&number) {
+            self.by_name.remove(&gone.record.name);
         }
         for (slot, lane) in gone.lanes.iter() {
-            self.active.remove(&(gone.name.clone(), slot));
+            self.active.remove(&(gone.record.name.clone(), slot));
             for kind in AttemptKind::ALL {
                 self.dues.forget((number, slot, kind), lane.due(kind));
             }
@@ -325,26 +295,6 @@ impl Namespaces {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Namespace)> {
         self.by_number.iter().map(|(number, namespace)| (*number, namespace))
-    }
-
-    /// Returns the counts over all namespaces.
-    pub(crate) const fn sums(&self) -> &NamespaceSums {
-        &self.sums
-    }
-
-    /// Returns the number of due timers of all namespaces.
-    pub(crate) const fn overdue(&self) -> u64 {
-        self.dues.len
-    }
-
-    /// Returns the number of unreadable due timers of all namespaces.
-    pub(crate) const fn unreadable(&self) -> u64 {
-        self.dues.unreadable
-    }
-
-    /// Returns the time at which the earliest of all due timers became claimable.
-    pub(crate) fn oldest_due_ms(&self) -> Option<u64> {
-        self.dues.first_ms()
     }
 
     /// Changes the entries of a namespace, and updates the counts over all namespaces.
@@ -383,7 +333,7 @@ impl Namespaces {
             return;
         };
         if lane.is_idle() {
-            self.active.insert((namespace.name.clone(), entry.lane()));
+            self.active.insert((namespace.record.name.clone(), entry.lane()));
         }
         let claimable = entry.claimable();
         let place = (number, entry.lane(), claimable.kind);
@@ -403,15 +353,12 @@ impl Namespaces {
 
     /// Stops counting a timer as due, if it was. The entry may have left the index.
     pub(crate) fn clear_due(&mut self, number: u32, entry: &Entry) {
-        if !entry.flags().has(Flags::COUNTED_DUE) {
-            return;
+        if entry.flags().has(Flags::COUNTED_DUE)
+            && let Some(namespace) = self.get_mut(number)
+        {
+            namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::DUE));
+            self.uncount_due(number, entry);
         }
-        let Some(namespace) = self.by_number.get_mut(&number) else {
-            return;
-        };
-        namespace.touched += 1;
-        namespace.live.set_flags(entry.key(number), entry.flags().without(Flags::DUE));
-        self.uncount_due(number, entry);
     }
 
     /// Marks a due timer as unreadable, which keeps it from being claimed. Returns `false` if it is not
@@ -422,7 +369,6 @@ impl Namespaces {
         let Some(namespace) = self.by_number.get_mut(&number).filter(|_| is_due) else {
             return false;
         };
-        namespace.touched += 1;
         namespace.live.set_flags(entry.key(number), flags.with(Flags::UNREADABLE));
         self.change_due((number, entry.lane(), entry.claimable().kind), |due| {
             due.mark_unreadable(DuePlace::of(number, entry));
@@ -436,16 +382,7 @@ impl Namespaces {
         if !entry.flags().has(Flags::COUNTED_DUE) {
             return;
         }
-        let Some(namespace) = self.by_number.get_mut(&number) else {
-            return;
-        };
-        namespace.touched += 1;
-        let Some(lane) = namespace.lanes.get_mut(entry.lane()) else {
-            return;
-        };
-        let claimable = entry.claimable();
-        let place = (number, entry.lane(), claimable.kind);
-        self.dues.change(place, lane.due_mut(claimable.kind), |due| {
+        self.change_due((number, entry.lane(), entry.claimable().kind), |due| {
             if entry.flags().has(Flags::UNREADABLE) {
                 due.remove_unreadable();
             } else {
@@ -475,8 +412,11 @@ impl Namespaces {
 
     fn change_due(&mut self, place: LaneKindKey, change: impl FnOnce(&mut LaneDue)) {
         let (number, slot, kind) = place;
-        let lane = self.by_number.get_mut(&number).and_then(|ns| ns.lanes.get_mut(slot));
-        if let Some(lane) = lane {
+        let Some(namespace) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        namespace.touched += 1;
+        if let Some(lane) = namespace.lanes.get_mut(slot) {
             self.dues.change(place, lane.due_mut(kind), change);
         }
     }
@@ -487,7 +427,7 @@ impl Namespaces {
             return;
         };
         if namespace.lanes.get(lane).is_none_or(Lane::is_idle) {
-            self.active.remove(&(namespace.name.clone(), lane));
+            self.active.remove(&(namespace.record.name.clone(), lane));
         }
     }
 }

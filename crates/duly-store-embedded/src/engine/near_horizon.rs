@@ -253,8 +253,8 @@ impl Engine {
 
     /// Returns the most timers that a calendar should hold.
     fn near_max(&self) -> usize {
-        let share = usize::try_from(self.namespaces.sums().pending).unwrap_or(usize::MAX)
-            / PENDING_FRACTION;
+        let share =
+            usize::try_from(self.namespaces.sums.pending).unwrap_or(usize::MAX) / PENDING_FRACTION;
         self.options.near_max.max(share)
     }
 

@@ -259,12 +259,11 @@ impl Engine {
     /// Pauses every namespace of a store that was restored from a backup. Timers that were overdue in it,
     /// or have fired since it was made, must not fire before an operator has checked them.
     fn pause_all(&mut self) -> Result<u64, OpenError> {
-        let running = self
-            .namespaces
-            .iter()
-            .filter(|(_, namespace)| !namespace.paused || namespace.resumes_at.is_some());
+        let running = self.namespaces.iter().filter(|(_, namespace)| {
+            !namespace.record.paused || namespace.record.resumes_at.is_some()
+        });
         let mut running: Vec<_> =
-            running.map(|(number, namespace)| (number, namespace.record())).collect();
+            running.map(|(number, namespace)| (number, namespace.record.clone())).collect();
         running.sort_unstable_by_key(|(number, _)| *number);
         let count = running.len() as u64;
         for (number, record) in running {
@@ -309,7 +308,7 @@ impl Engine {
             }
         }
         let kept = |number: &u64| self.checkpoints.kept.iter().any(|kept| kept.number == *number);
-        for number in checkpoint::list(disk)?.iter().filter(|number| !kept(number)) {
+        for number in checkpoint::FILES.list(disk)?.iter().filter(|number| !kept(number)) {
             disk.remove(&checkpoint::FILES.name(*number))?;
         }
         Ok(())
@@ -329,7 +328,7 @@ impl Engine {
     /// Ends the leases of nodes: every node of an embedded store ended with its process.
     fn release_nodes(&mut self) -> u64 {
         let held = (0..super::leases::PARTS)
-            .flat_map(|part| self.leases.keys_where(part, |lease| lease.node.is_some()));
+            .flat_map(|part| self.leases.keys_where(part, |lease| lease.granted.node.is_some()));
         let held: Vec<_> = held.collect();
         for key in &held {
             self.end_lease(*key, duly_core::settle::LeaseLoss::Restarted);

@@ -232,11 +232,11 @@ impl Engine {
     ) -> T {
         let namespace = self.namespaces.get(number).expect("the caller found it");
         let boot = Duration::from_millis(self.now.boot_ms);
-        let rate = namespace.settings.limits.schedule_rate();
+        let rate = namespace.record.settings.limits.schedule_rate();
         let rate = rate.filter(|rate| namespace.schedules.available(*rate, boot) == 0);
         decide(&Context {
-            namespace: &namespace.name,
-            settings: &namespace.settings,
+            namespace: &namespace.record.name,
+            settings: &namespace.record.settings,
             usage: Usage {
                 pending: namespace.pending(),
                 dead: namespace.dead(),
@@ -264,7 +264,7 @@ impl Engine {
         if takes_rate {
             let boot = Duration::from_millis(self.now.boot_ms);
             let namespace = self.namespace(key.namespace());
-            if let Some(rate) = namespace.settings.limits.schedule_rate() {
+            if let Some(rate) = namespace.record.settings.limits.schedule_rate() {
                 namespace.schedules.take(rate, boot, 1);
             }
         }
@@ -298,7 +298,7 @@ impl Engine {
     fn write_ended(&mut self, key: Key, tombstone: Box<Tombstone>) -> Result<(), NotWritten> {
         let number = key.namespace();
         let namespace = self.namespace(number);
-        let retention = namespace.settings.retention;
+        let retention = namespace.record.settings.retention;
         #[expect(clippy::cast_possible_truncation, reason = "it counts modulo 2^32")]
         let order = namespace.ended() as u32;
         let keeps = retention.ms() > 0;

@@ -34,15 +34,8 @@ const BYTES_AT_ONCE: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Puncher {
     /// Next slot to visit; `None`: all were visited.
-    next: Option<usize>,
+    pub(super) next: Option<usize>,
     is_under_way: bool,
-}
-
-impl Puncher {
-    /// Begins another walk: a checkpoint was taken, or nothing keeps the files any more.
-    pub(super) const fn begin(&mut self) {
-        self.next = Some(0);
-    }
 }
 
 /// Ranges of a run that can be freed.

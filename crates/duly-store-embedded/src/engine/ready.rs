@@ -62,8 +62,8 @@ impl Engine {
             .into_iter()
             .filter(|(_, (first, retry))| first + retry > 0)
             .map(|(key, (first, retry))| {
-                let lane = Lane { namespace: namespace.name.clone(), key };
-                let settings = Arc::clone(&namespace.settings);
+                let lane = Lane { namespace: namespace.record.name.clone(), key };
+                let settings = Arc::clone(&namespace.record.settings);
                 ReadyLane { lane, first, retry, settings }
             })
             .collect()
@@ -104,7 +104,7 @@ impl Engine {
 
     /// Returns the current key of a lane.
     pub(super) fn lane_key(namespace: &Namespace, slot: u8) -> Option<LaneKey> {
-        namespace.lanes.key_of(slot, &namespace.settings.destination)
+        namespace.lanes.key_of(slot, &namespace.record.settings.destination)
     }
 }
 

@@ -29,7 +29,7 @@ impl Engine {
     /// Removes files that nothing needs, in the background, and begins a walk that punches holes into
     /// others.
     pub(super) fn reclaim(&mut self) {
-        self.puncher.begin();
+        self.puncher.next = Some(0);
         self.busy = true;
         let Some(oldest) = self.checkpoints.oldest() else {
             return;

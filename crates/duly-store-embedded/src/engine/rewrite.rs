@@ -147,7 +147,7 @@ impl Rewriter {
 impl Engine {
     /// Runs one step.
     pub(super) fn rewrite_step(&mut self) {
-        let bytes = self.journal.bytes_written();
+        let bytes = self.journal.bytes_written;
         let (before, _) = self.rewriter.journal_bytes;
         self.rewriter.journal_bytes = (bytes, bytes - before);
         match std::mem::take(&mut self.rewriter.state) {
@@ -380,10 +380,10 @@ impl Engine {
                 relocated.is_some()
             }
             sorted_run::RunKind::Tombstones => {
-                namespace.tombstones.index_mut().relocate(moved.key, old, to).is_some()
+                namespace.tombstones.index.relocate(moved.key, old, to).is_some()
             }
             sorted_run::RunKind::DeadLetters => moved.firing.as_ref().is_some_and(|firing| {
-                let delivery = firing.delivery_id(namespace.name.as_str());
+                let delivery = firing.delivery_id(namespace.record.name.as_str());
                 let letter = dead_letters::key_of(hash_key, number, delivery);
                 namespace.dead_letters.relocate(letter, old, to)
             }),

@@ -25,15 +25,10 @@ const PAUSES_MS: (u64, u64) = (100, 5_000);
 pub(super) struct FailedRolls {
     backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// Cause of the latest failure.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 impl FailedRolls {
-    /// Returns the reason for which no segment can be begun at present.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-
     fn refusal(&self, now_ms: u64) -> Option<Error> {
         let reason = self.reason.clone()?;
         let retry_after = Millis::from_ms(self.backoff.left_ms(now_ms).max(PAUSES_MS.0));

@@ -54,7 +54,8 @@ impl Engine {
         let settlement = Settlement { token: token.clone(), namespace: None, verdict };
         if self.settle(&settlement).is_err()
             && let Some((key, nonce)) = leases::parse(token)
-            && let Some(lease) = self.leases.get_mut(key).filter(|lease| lease.nonce == nonce)
+            && let Some(lease) =
+                self.leases.get_mut(key).filter(|lease| lease.granted.nonce == nonce)
         {
             let again_ms = self.now.boot_ms + super::time::AGAIN_MS;
             lease.ends_boot_ms = again_ms;
@@ -80,7 +81,7 @@ impl Engine {
         {
             return Ok(SettleOutcome::InvalidToken);
         }
-        let lease = self.leases.get(key).copied().filter(|lease| lease.nonce == nonce);
+        let lease = self.leases.get(key).copied().filter(|lease| lease.granted.nonce == nonce);
         let is_over = lease.is_some_and(|lease| lease.ends_boot_ms <= self.now.boot_ms);
         if is_over {
             // A large number of leases ended at once, and this one waits for its turn.
@@ -139,7 +140,7 @@ impl Engine {
             lease_ms: left.ms(),
             until: self.now.wall().saturating_add(left),
             extends: true,
-            ..lease.granted()
+            ..lease.granted
         };
         let record = Record::Lease { id, lease };
         // The new lease replaces the one that has the head.
@@ -182,7 +183,8 @@ impl Engine {
         let mut budget = StepBudget::for_slice();
         for _ in 0..PARTS_PER_SLICE {
             while let Some(key) = releasing.keys.pop() {
-                let is_held = self.leases.get(key).is_some_and(|lease| lease.node == member);
+                let is_held =
+                    self.leases.get(key).is_some_and(|lease| lease.granted.node == member);
                 let entry = self.namespaces.live(key).filter(|_| is_held);
                 let Some(entry) = entry else {
                     continue;
@@ -197,7 +199,8 @@ impl Engine {
             if releasing.part == leases::PARTS {
                 return Some(releasing.ended);
             }
-            releasing.keys = self.leases.keys_where(releasing.part, |lease| lease.node == member);
+            releasing.keys =
+                self.leases.keys_where(releasing.part, |lease| lease.granted.node == member);
             releasing.part += 1;
         }
         None

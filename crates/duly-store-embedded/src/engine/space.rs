@@ -27,7 +27,7 @@ pub(super) struct Space {
     /// Limit at which new timers are refused, and the remedy.
     low: Option<(Limit, String)>,
     /// Disk space at the last check.
-    room: Option<DiskRoom>,
+    pub(super) room: Option<DiskRoom>,
     /// Time until which no segment is tried, by the boot-time clock: each try costs a sync and uses up
     /// free space.
     full_until_ms: u64,
@@ -77,7 +77,7 @@ impl Engine {
             return;
         }
         self.space.checked_ms = Some(now_ms);
-        let index_bytes = self.namespaces.sums().index_bytes;
+        let index_bytes = self.namespaces.sums.index_bytes;
         let index_max = self.options.index_memory_max_bytes;
         self.space.room = self.room();
         if self.space.spare_failed && self.space.room.is_some_and(|room| self.fits_spare(room)) {
@@ -147,11 +147,6 @@ impl Engine {
         })
     }
 
-    /// Returns the disk space, at most a second old while the engine works.
-    pub(super) const fn disk_room(&self) -> Option<DiskRoom> {
-        self.space.room
-    }
-
     /// Refuses a new timer if a limit of the machine is reached.
     pub(super) fn admit_new(&self) -> Result<(), Refusal> {
         match &self.space.low {
@@ -195,6 +190,6 @@ impl Engine {
 
     /// Returns the bytes used of the active segment, which pace the writing of its spare.
     pub(crate) const fn active_segment_bytes(&self) -> u64 {
-        self.journal.active_bytes()
+        self.journal.end
     }
 }

@@ -28,17 +28,12 @@ const PAUSES_MS: (u64, u64) = (100, 1_000);
 pub(super) struct Stall {
     backoff: Backoff<{ PAUSES_MS.0 }, { PAUSES_MS.1 }>,
     /// Error of the write or sync that found no space; `None`: the journal does not stall.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// `true`: a sync found no space, so its data must be written again.
     is_unsynced: bool,
 }
 
 impl Stall {
-    /// Returns the reason for which nothing can be written at present.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-
     fn error(&self) -> Option<Error> {
         let reason = self.reason.clone()?;
         Some(Error::Unavailable { reason, retry_after: Millis::from_ms(PAUSES_MS.1) })

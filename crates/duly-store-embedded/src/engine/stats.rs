@@ -18,8 +18,8 @@ impl Engine {
             dead: namespace.dead(),
             retained: namespace.tombstones.len(),
             pending_bytes: namespace.pending_bytes,
-            paused: namespace.paused,
-            totals: namespace.totals,
+            paused: namespace.record.paused,
+            totals: namespace.record.totals,
             ..Stats::default()
         };
         let mut oldest = None;
@@ -43,33 +43,33 @@ impl Engine {
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
             location: self.disk.describe(),
-            pending: self.namespaces.sums().pending,
-            index_bytes: self.namespaces.sums().index_bytes,
+            pending: self.namespaces.sums.pending,
+            index_bytes: self.namespaces.sums.index_bytes,
             index_bytes_max: Some(self.options.index_memory_max_bytes),
             disk_bytes: self.files.bytes(),
-            disk_room: self.disk_room(),
+            disk_room: self.space.room,
             rewrite_backlog_bytes: self.rewrite_backlog_bytes(),
             replay_bytes: self.replay_bytes(),
-            retained: self.namespaces.sums().retained,
-            dead: self.namespaces.sums().dead,
-            namespaces_paused: self.namespaces.sums().paused,
-            namespaces_dead_full: self.namespaces.sums().dead_full,
-            overdue: self.namespaces.overdue(),
-            unreadable: self.namespaces.unreadable(),
-            in_flight: (self.leases.len() as u64).saturating_sub(self.reclamation.leases()),
+            retained: self.namespaces.sums.retained,
+            dead: self.namespaces.sums.dead,
+            namespaces_paused: self.namespaces.sums.paused,
+            namespaces_dead_full: self.namespaces.sums.dead_full,
+            overdue: self.namespaces.dues.len,
+            unreadable: self.namespaces.dues.unreadable,
+            in_flight: (self.leases.len() as u64).saturating_sub(self.reclamation.leases),
             calendar_bytes: (self.near_horizon.heap_bytes()
                 + self.lease_ends.heap_bytes()
                 + self.expiries.heap_bytes()) as u64,
             ..Health::default()
         };
-        let oldest_ms = self.namespaces.oldest_due_ms();
+        let oldest_ms = self.namespaces.dues.first_ms();
         health.oldest_due_age =
             oldest_ms.map(|at| Millis::from_ms(self.now.wall_ms.saturating_sub(at)));
         health.audit_findings = self.auditor.findings;
         health.audited_at = self.auditor.audited_at;
         health.not_ready.extend(self.terminal_error.clone());
-        health.not_ready.extend(self.stall.reason().map(str::to_owned));
-        health.not_ready.extend(self.failed_rolls.reason().map(str::to_owned));
+        health.not_ready.extend(self.stall.reason.clone());
+        health.not_ready.extend(self.failed_rolls.reason.clone());
         health.not_ready.extend(self.low_space().map(str::to_owned));
         health.not_ready.extend(self.clock_reason());
         health

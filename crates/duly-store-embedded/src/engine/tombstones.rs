@@ -37,7 +37,7 @@ pub(super) struct NewTombstone {
 /// The tombstones of a namespace.
 #[derive(Debug)]
 pub(crate) struct Tombstones {
-    index: Index,
+    pub(crate) index: Index,
     /// Time of the next pass for ended tombstones; `u64::MAX`: no tombstone waits for its end.
     pass_at_ms: u64,
     /// The oldest by number, for eviction; some may be gone already.
@@ -51,14 +51,6 @@ impl Default for Tombstones {
 }
 
 impl Tombstones {
-    pub(crate) const fn index(&self) -> &Index {
-        &self.index
-    }
-
-    pub(crate) const fn index_mut(&mut self) -> &mut Index {
-        &mut self.index
-    }
-
     /// Returns the number of tombstones, which may include ended ones.
     pub(crate) fn len(&self) -> u64 {
         self.index.len() as u64

@@ -106,14 +106,14 @@ impl Engine {
 
     /// Returns the milliseconds until the next round, or `None` if no timer is unreadable.
     pub(super) fn next_unreadable_round_in_ms(&self) -> Option<u64> {
-        let waits = self.namespaces.unreadable() > 0;
+        let waits = self.namespaces.dues.unreadable > 0;
         let least_ms = if self.unreadable.walk.is_under_way { WALK_MS } else { 0 };
         waits.then(|| self.unreadable.next_round_ms.saturating_sub(self.now.boot_ms).max(least_ms))
     }
 
     /// Tries some unreadable timers again, if it is time.
     pub(super) fn retry_unreadable(&mut self) {
-        if self.namespaces.unreadable() == 0 {
+        if self.namespaces.dues.unreadable == 0 {
             if self.unreadable.logged_ms.is_some() {
                 tracing::info!("no due timer is unreadable any more");
                 self.unreadable = UnreadableTimers::default();
@@ -261,7 +261,7 @@ impl Engine {
         let now_ms = self.now.boot_ms;
         if self.unreadable.logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + LOG_EVERY_MS) {
             self.unreadable.logged_ms = Some(now_ms);
-            let count = self.namespaces.unreadable();
+            let count = self.namespaces.dues.unreadable;
             tracing::warn!(
                 %error, count,
                 "due timers are unreadable, will retry; other timers are not affected"

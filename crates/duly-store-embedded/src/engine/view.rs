@@ -85,8 +85,8 @@ impl Engine {
             state,
             body: Body::Whole(timer),
             leased_until: lease.and_then(Lease::leased_until),
-            attempt_under_way: lease.map(|lease| lease.attempt),
-            claimed_at: lease.map(|lease| lease.claimed_at),
+            attempt_under_way: lease.map(|lease| lease.granted.attempt),
+            claimed_at: lease.map(|lease| lease.granted.claimed_at),
         }
     }
 

@@ -29,24 +29,24 @@
 //! 1. The last block is the *end*, and nothing follows it. A file without it is not a checkpoint.
 //! 2. Lengths and counts are checked against the bytes that exist before anything is allocated.
 
+use duly_core::destination::LaneKey;
+
 use super::{
     DecodeError, align_up,
     fields::{FieldReader, FieldWriter},
     frame::Seed,
+    record::NamespaceRecord,
+    settings,
 };
 
-mod entries;
-mod namespace;
-mod small;
+mod items;
 
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(crate) use entries::{ENTRIES_MAX, ENTRY_BYTES, Entries, IndexKind, append_entry};
-pub(crate) use namespace::{Lane, Namespace};
-pub(crate) use small::{
-    DEAD_LETTERS_MAX, DeadLetterEntry, End, FILES_MAX, FileId, FileSlot, LEASES_MAX, Leases,
-    MultipleDeadLetters,
+pub(crate) use items::{
+    DEAD_LETTERS_MAX, DeadLetterEntry, ENTRIES_MAX, ENTRY_BYTES, End, Entries, FILES_MAX, FileId,
+    FileSlot, IndexKind, LEASES_MAX, Leases, MultipleDeadLetters, append_entry,
 };
 
 /// First bytes of a checkpoint.
@@ -63,15 +63,19 @@ pub(crate) const END_BLOCK_BYTES: u64 = BLOCK_HEADER_BYTES + End::PAYLOAD_BYTES;
 const HEADER_CRC_AT: usize = 12;
 const BLOCK_CRC_AT: usize = 12;
 
-/// The place where replay of the journal begins.
+/// A place from which the journal can be replayed: a former end of the journal. Everything before it is
+/// durable, and known from elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayPoint {
     /// Number of the segment.
     pub(crate) sequence: u64,
-    /// Byte in it.
+    /// Offset of the frame, existing or not.
     pub(crate) offset: u64,
-    /// Number of the first frame to replay.
+    /// Number of that frame.
     pub(crate) lsn: u64,
+    /// Epoch of the start in which this was the end. A frame here with an older epoch is a left-over
+    /// from before a cut.
+    pub(crate) epoch: u32,
 }
 
 /// A checkpoint's header.
@@ -81,7 +85,6 @@ pub(crate) struct Header {
     pub(crate) store: u128,
     pub(crate) number: u64,
     pub(crate) replay: ReplayPoint,
-    pub(crate) epoch: u64,
     pub(crate) begun_at_ms: u64,
     /// The latest due time of any retry so far.
     pub(crate) retry_due_max_ms: u64,
@@ -96,8 +99,8 @@ impl Header {
         writer.u32(self.version);
         writer.u32(0);
         writer.u128(self.store);
-        let ReplayPoint { sequence, offset, lsn } = self.replay;
-        for number in [self.number, sequence, offset, lsn, self.epoch, self.begun_at_ms] {
+        let ReplayPoint { sequence, offset, lsn, epoch } = self.replay;
+        for number in [self.number, sequence, offset, lsn, u64::from(epoch), self.begun_at_ms] {
             writer.u64(number);
         }
         writer.u64(self.retry_due_max_ms);
@@ -118,8 +121,11 @@ impl Header {
                 sequence: reader.u64()?,
                 offset: reader.u64()?,
                 lsn: reader.u64()?,
+                epoch: reader
+                    .u64()?
+                    .try_into()
+                    .map_err(|_| DecodeError::Impossible("the epoch is past its range".into()))?,
             },
-            epoch: reader.u64()?,
             begun_at_ms: reader.u64()?,
             retry_due_max_ms: reader.u64()?,
             steady_ms: reader.u64()?,
@@ -220,7 +226,7 @@ impl<'a> Block<'a> {
                 (SEVERAL, several.dead_letters.len())
             }
             Self::Files(files) => {
-                small::encode_files(&mut writer, files);
+                items::encode_files(&mut writer, files);
                 (FILES, files.len())
             }
             Self::End(end) => {
@@ -250,7 +256,7 @@ impl<'a> Block<'a> {
             ENTRIES => Self::Entries(Entries::decode(&mut reader, count)?),
             LEASES => Self::Leases(Leases::decode(&mut reader, count)?),
             SEVERAL => Self::MultipleDeadLetters(MultipleDeadLetters::decode(&mut reader, count)?),
-            FILES => Self::Files(small::decode_files(&mut reader, count)?),
+            FILES => Self::Files(items::decode_files(&mut reader, count)?),
             END => Self::End(End::decode(&mut reader)?),
             other => return Err(DecodeError::unknown("kind of block", other)),
         };
@@ -262,4 +268,76 @@ impl<'a> Block<'a> {
         }
         Ok(block)
     }
+}
+
+/// A namespace.
+///
+/// ```text
+/// 0  number  u32
+/// 4  lsn     u64  of the newest record whose effect on the totals is in them
+///    counts  4 x u64  about how many entries of each index follow, to reserve memory
+///    body         as in a namespace's record: name, times, totals, settings
+///    lanes   u32  how many, then of each, ascending:
+///                 number u8, key text: "" follows the namespace, "pull", "overflow", or an origin
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Namespace {
+    pub(crate) number: u32,
+    /// Records up to this lsn are already counted in the totals.
+    pub(crate) lsn: u64,
+    pub(crate) record: NamespaceRecord,
+    /// Lanes, by number.
+    pub(crate) lanes: Vec<Lane>,
+    /// Approximate number of entries of each index that follow: a hint.
+    pub(crate) counts: [u64; 4],
+}
+
+/// A lane and its number in index entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) number: u8,
+    /// `None` for the lane that follows the namespace's own destination.
+    pub(crate) key: Option<LaneKey>,
+}
+
+impl Namespace {
+    fn encode(&self, writer: &mut FieldWriter<'_>) {
+        writer.u32(self.number);
+        writer.u64(self.lsn);
+        for count in self.counts {
+            writer.u64(count);
+        }
+        settings::encode_namespace(writer, &self.record);
+        let lanes = u32::try_from(self.lanes.len()).expect("lanes have numbers of one byte");
+        writer.u32(lanes);
+        for lane in &self.lanes {
+            writer.u8(lane.number);
+            writer.text(lane.key.as_ref().map_or("", LaneKey::label));
+        }
+    }
+
+    fn decode(reader: &mut FieldReader<'_>) -> Result<Self, DecodeError> {
+        let (number, lsn) = (reader.u32()?, reader.u64()?);
+        let counts = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
+        let record = settings::decode_namespace(reader)?;
+        // Ascending numbers of one byte: there are never more than 256.
+        let mut lanes: Vec<Lane> = Vec::new();
+        for _ in 0..reader.u32()? {
+            let lane = Lane { number: reader.u8()?, key: key_of(reader.text()?) };
+            if lanes.last().is_some_and(|last| last.number >= lane.number) {
+                return Err(DecodeError::Impossible("the lanes are not sorted".into()));
+            }
+            lanes.push(lane);
+        }
+        Ok(Self { number, lsn, record, lanes, counts })
+    }
+}
+
+/// Origins are `scheme://host:port`, so they cannot equal the labels of the other lanes.
+fn key_of(label: &str) -> Option<LaneKey> {
+    if label.is_empty() {
+        return None;
+    }
+    let named = [LaneKey::Pull, LaneKey::Overflow].into_iter().find(|key| key.label() == label);
+    Some(named.unwrap_or_else(|| LaneKey::Origin(label.into())))
 }

@@ -39,11 +39,6 @@ const CAUSES: [Cause; 8] = [
     Cause::Imported,
 ];
 
-fn code_of(cause: Cause) -> u8 {
-    let index = CAUSES.iter().position(|known| *known == cause);
-    u8::try_from(index.expect("every cause has a code") + 1).expect("there are few causes")
-}
-
 pub(crate) fn cause_of(code: u8) -> Result<Cause, DecodeError> {
     timer::from_code(&CAUSES, code, "cause")
 }
@@ -128,11 +123,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
     let (kind, cause) = match record {
         Record::Pending(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (PENDING, code_of(*cause))
+            (PENDING, timer::code_in(&CAUSES, cause))
         }
         Record::Dead(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (DEAD, code_of(*cause))
+            (DEAD, timer::code_in(&CAUSES, cause))
         }
         Record::Ended { tombstone, expires_at, number } => {
             writer.u64(expires_at.map_or(0, Timestamp::unix_ms));

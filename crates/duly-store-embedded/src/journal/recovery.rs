@@ -61,12 +61,12 @@ use crate::{
 mod checks;
 mod pipeline;
 mod scan;
-mod segment_contents;
 mod walk;
 
+pub(crate) use crate::format::checkpoint::ReplayPoint;
 pub(crate) use checks::sequences_from;
 pub(crate) use pipeline::{Replayed, recover};
-pub(crate) use segment_contents::{SegmentContents, read_segment};
+pub(crate) use walk::{SegmentContents, read_segment};
 
 /// Bytes of a cut that are zeroed at once.
 const CUT_BYTES: usize = 1 << 20;
@@ -139,35 +139,6 @@ impl RecoveredJournal {
             records: 0,
         }
     }
-}
-
-/// A place from which the journal can be replayed: a former end of the journal. Everything before it is
-/// durable, and known from elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ReplayPoint {
-    pub(crate) sequence: u64,
-    /// Offset of the frame, existing or not.
-    pub(crate) offset: u64,
-    /// Number of that frame.
-    pub(crate) lsn: u64,
-    /// Epoch of the start in which this was the end. A frame here with an older epoch is a left-over
-    /// from before a cut.
-    pub(crate) epoch: u32,
-}
-
-/// Progress of recovery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Segments read.
-    pub segments_done: usize,
-    /// Total segments.
-    pub segments: usize,
-    /// Records read.
-    pub records: u64,
-    /// Bytes of segments read.
-    pub bytes_done: u64,
-    /// Total bytes of segments.
-    pub bytes_total: u64,
 }
 
 /// Returns the numbers of all segments, in order.

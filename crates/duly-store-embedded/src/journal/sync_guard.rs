@@ -9,11 +9,11 @@
 //! 3. If a sync failed for lack of space, the bytes that may be lost can be written again
 //!    ([`FailedSyncGuard::rewrite`]). Then syncs count again.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::disk::{Error, File, Operation, Punched};
+use crate::disk::{Error, File, Operation};
 
 /// Wraps a file.
 pub(super) fn guard(file: Arc<dyn File>) -> Arc<FailedSyncGuard> {
@@ -22,8 +22,9 @@ pub(super) fn guard(file: Arc<dyn File>) -> Arc<FailedSyncGuard> {
 
 /// A file whose failed sync stays failed.
 #[derive(Debug)]
-pub(super) struct FailedSyncGuard {
-    file: Arc<dyn File>,
+pub(crate) struct FailedSyncGuard {
+    /// For everything but a sync.
+    pub(super) file: Arc<dyn File>,
     state: Mutex<SyncState>,
 }
 
@@ -46,14 +47,14 @@ impl SyncState {
 }
 
 impl FailedSyncGuard {
-    fn sync(&self, sync: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn sync_data(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         if *state == SyncState::NoSpace {
             let name = self.file.name().to_owned();
             return Err(Error::NoSpace { operation: Operation::Sync, name });
         }
         self.check(*state)?;
-        sync().inspect_err(|error| *state = SyncState::after(error))
+        self.file.sync_data().inspect_err(|error| *state = SyncState::after(error))
     }
 
     fn check(&self, state: SyncState) -> Result<(), Error> {
@@ -75,60 +76,6 @@ impl FailedSyncGuard {
     }
 }
 
-impl File for FailedSyncGuard {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        self.file.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_at(offset, bytes)
-    }
-
-    fn sync_data(&self) -> Result<(), Error> {
-        self.sync(|| self.file.sync_data())
-    }
-
-    fn sync_all(&self) -> Result<(), Error> {
-        self.sync(|| self.file.sync_all())
-    }
-
-    fn len(&self) -> Result<u64, Error> {
-        self.file.len()
-    }
-
-    fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {
-        self.file.punch_hole(offset, len)
-    }
-
-    fn holes(&self) -> Result<Vec<Range<u64>>, Error> {
-        self.file.holes()
-    }
-
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        self.file.read_now(offset, buf)
-    }
-
-    fn will_need(&self, offset: u64, len: u64) {
-        self.file.will_need(offset, len);
-    }
-
-    fn drop_cached(&self, offset: u64, len: u64) {
-        self.file.drop_cached(offset, len);
-    }
-
-    fn allocated_bytes(&self) -> Result<u64, Error> {
-        self.file.allocated_bytes()
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), Error> {
-        self.file.set_len(len)
-    }
-
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,13 +85,13 @@ mod tests {
     fn p1_a_sync_after_a_failed_sync_fails() {
         let disk = SimDisk::new(1);
         let file = guard(disk.create("a").unwrap());
-        file.write_at(0, b"first").unwrap();
+        file.file.write_at(0, b"first").unwrap();
         file.sync_data().unwrap();
         disk.plan(Fault::ErrorAtSync(1));
-        file.write_at(0, b"second").unwrap();
+        file.file.write_at(0, b"second").unwrap();
         assert!(file.sync_data().is_err());
         let ops = disk.ops();
-        assert!(file.sync_data().is_err() && file.sync_all().is_err());
+        assert!(file.sync_data().is_err());
         assert_eq!(disk.ops(), ops, "the disk is not asked again");
         let other = disk.open("a").unwrap();
         assert!(other.sync_data().is_ok(), "and it would have said yes");

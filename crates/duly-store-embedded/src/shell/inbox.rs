@@ -50,6 +50,16 @@ pub(crate) enum Request {
     List { listing: Box<Listing>, reply: oneshot::Sender<Result<Page>> },
 }
 
+impl Request {
+    /// Returns a call that has no caller to reply to, or replies itself.
+    pub(crate) fn call(work: impl FnOnce(&mut Engine) + Send + 'static) -> Self {
+        Self::Call(Box::new(move |engine| {
+            work(engine);
+            (ReplyAt::Now, Box::new(|_| {}))
+        }))
+    }
+}
+
 /// The contents of the inbox, taken at once by the engine thread.
 #[derive(Default)]
 pub(super) struct Intake {
@@ -113,10 +123,7 @@ impl Inbox {
         if state.abandoned.is_some() {
             return;
         }
-        state.requests.push_back(Request::Call(Box::new(move |engine| {
-            work(engine);
-            (ReplyAt::Now, Box::new(|_| {}))
-        })));
+        state.requests.push_back(Request::call(work));
         drop(state);
         self.changed.notify_one();
     }

@@ -8,7 +8,7 @@ use duly_store::Result;
 use crate::{
     backup::{self, BackupError, BackupProgress, BackupReport, Target},
     engine::{Engine, backup::BackupPlan},
-    shell::{self, ReplyAt, Request},
+    shell::{self, Request},
 };
 
 use super::{EmbeddedStore, StoreMode, run_inline};
@@ -81,13 +81,10 @@ impl EmbeddedStore {
         let (reply, answer) = mpsc::channel();
         match &self.mode {
             StoreMode::Threads { shared, .. } => {
-                shared.inbox.push(Request::Call(Box::new(move |engine| {
-                    match engine.check_usable() {
-                        Ok(()) => engine.pin(reply),
-                        Err(error) => drop(reply.send(Err(error))),
-                    }
-                    (ReplyAt::Now, Box::new(|_| {}))
-                })))?;
+                shared.inbox.push(Request::call(move |engine| match engine.check_usable() {
+                    Ok(()) => engine.pin(reply),
+                    Err(error) => drop(reply.send(Err(error))),
+                }))?;
             }
             StoreMode::Inline { engine, wakeups } => {
                 run_inline(&mut engine.lock(), wakeups, move |engine| {

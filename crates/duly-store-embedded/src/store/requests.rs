@@ -34,13 +34,11 @@ impl EmbeddedStore {
                 ReplyAt::Now.received(std::future::ready(answer))
             }
             StoreMode::Threads { shared, .. } => {
-                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
-                    match engine.check_usable() {
+                let pushed =
+                    shared.inbox.push(Request::call(move |engine| match engine.check_usable() {
                         Ok(()) => engine.queue_count(&namespace, question(reply)),
                         Err(error) => question(reply).refuse(error),
-                    }
-                    (ReplyAt::Now, Box::new(|_| {}))
-                })));
+                    }));
                 ReplyAt::Now.received(received(pushed, answer))
             }
         }
@@ -60,15 +58,12 @@ impl EmbeddedStore {
             StoreMode::Threads { shared, .. } => {
                 let (reply, answer) = oneshot::channel();
                 let inbox = Arc::clone(&shared.inbox);
-                let pushed = shared.inbox.push(Request::Call(Box::new(move |engine| {
+                let pushed = shared.inbox.push(Request::call(move |engine| {
                     match Listing::new(engine, request) {
-                        Ok(listing) => {
-                            inbox.push_list(Box::new(listing), reply);
-                        }
+                        Ok(listing) => inbox.push_list(Box::new(listing), reply),
                         Err(error) => drop(reply.send(Err(error))),
                     }
-                    (ReplyAt::Now, Box::new(|_| {}))
-                })));
+                }));
                 ReplyAt::Now.received(received(pushed, answer))
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 
 use duly_core::Timestamp;
-use duly_store::{Error, Forecast, ForecastRequest, Result};
+use duly_store::{Forecast, ForecastRequest, Result};
 use tokio::sync::oneshot::Sender;
 
 use crate::index::{AttemptKind, Claimable, PackedKey};
@@ -68,20 +68,12 @@ impl ForecastCount {
         let forecast = self.at(moment);
         forecast.in_flight = in_flight;
         let forecast = forecast.clone();
-        for reply in self.replies {
-            drop(reply.send(Ok(Some(forecast.clone()))));
-        }
+        self.reply(&Ok(Some(forecast)));
     }
 
-    pub(super) fn reply_none(self) {
+    pub(super) fn reply(self, answer: &Result<Option<Forecast>>) {
         for reply in self.replies {
-            drop(reply.send(Ok(None)));
-        }
-    }
-
-    pub(super) fn refuse(self, error: &Error) {
-        for reply in self.replies {
-            drop(reply.send(Err(error.clone())));
+            drop(reply.send(answer.clone()));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Engine {
             return;
         };
         let is_idle = namespace.lanes.get(slot).is_none_or(|lane| lane.is_idle());
-        let listed = (namespace.name.clone(), slot);
+        let listed = (namespace.record.name.clone(), slot);
         if is_idle {
             self.namespaces.active.remove(&listed);
         } else {

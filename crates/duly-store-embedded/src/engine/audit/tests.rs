@@ -271,11 +271,11 @@ fn total_due_count_is_corrected_with_lane_count() {
     let number = bench.number();
     let place = (number, lanes::DEFAULT, AttemptKind::First);
     bench.engine.namespaces.correct_due(place, 4, 0);
-    assert_eq!(bench.engine.namespaces.overdue(), 4);
+    assert_eq!(bench.engine.namespaces.dues.len, 4);
     assert!(bench.audit() >= 1);
     assert_eq!(bench.audit(), 0);
     assert_eq!(bench.engine.counts_of(number).unwrap().due, 1);
-    assert_eq!(bench.engine.namespaces.overdue(), 1);
+    assert_eq!(bench.engine.namespaces.dues.len, 1);
 }
 
 /// Regression: `duly store check` called a store damaged whose checkpoint named such a lane.
@@ -325,7 +325,7 @@ fn a_record_that_is_in_no_file_becomes_a_dead_letter() {
         assert_eq!(bench.audit(), 0);
         assert_eq!(bench.state(text), None);
     }
-    assert_eq!(bench.engine.namespaces.sums().dead, 2);
+    assert_eq!(bench.engine.namespaces.sums.dead, 2);
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn damaged_record_is_found_before_due_time() {
     }
     assert_eq!(found, 3, "every entry has its turn");
     assert_eq!((bench.state("well"), bench.state("rotten")), (Some(State::Scheduled), None));
-    assert_eq!(bench.engine.namespaces.sums().dead, 3);
+    assert_eq!(bench.engine.namespaces.sums.dead, 3);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    super::{Engine, lanes, leases::Lease, namespaces::Namespace},
+    super::{Engine, lanes, namespaces::Namespace},
     PIECES_BYTES_MAX,
 };
 
@@ -255,11 +255,11 @@ impl Engine {
             return WalkPlace::Behind(Some(name.clone()));
         };
         let lane =
-            |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key().cloned() };
+            |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key.clone() };
         taking.push(Block::Namespace(Box::new(layout::Namespace {
             number,
             lsn: self.journal.written_lsn(),
-            record: namespace.record(),
+            record: namespace.record.clone(),
             lanes: namespace.lanes.iter().map(lane).collect(),
             counts: IndexKind::ALL.map(|which| index_of(namespace, which).len() as u64),
         })));
@@ -287,7 +287,7 @@ impl Engine {
                 let key = entry.key(number);
                 match which {
                     IndexKind::Live if entry.flags().has(Flags::LEASED) => {
-                        let lease = self.leases.get(key).map(Lease::granted);
+                        let lease = self.leases.get(key).map(|lease| lease.granted);
                         leases.extend(lease.map(|lease| (key.pack(), lease)));
                     }
                     // The dead letters of one timer are copied at one moment.
@@ -331,9 +331,9 @@ const fn kept_flags(flags: Flags) -> Flags {
 fn index_of(namespace: &Namespace, which: IndexKind) -> &Index {
     match which {
         IndexKind::Live => &namespace.live,
-        IndexKind::Tombstones => namespace.tombstones.index(),
-        IndexKind::DeadLetters => namespace.dead_letters.by_delivery(),
-        IndexKind::DeadByTimer => namespace.dead_letters.by_timer(),
+        IndexKind::Tombstones => &namespace.tombstones.index,
+        IndexKind::DeadLetters => &namespace.dead_letters.by_delivery,
+        IndexKind::DeadByTimer => &namespace.dead_letters.by_timer,
     }
 }
 

@@ -15,11 +15,11 @@ use rand::{SeedableRng, rngs::StdRng};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    check::Holding,
+    check::{Finding, Holding},
     disk::Disk,
     effect::Effect,
     files::FileId,
-    format::{ALIGN, record::Decoded},
+    format::{ALIGN, record::Decoded, sorted_run::RunKind},
     index::{Entry, Key},
     journal::recovery::RecoveredJournal,
     manifest::Manifest,
@@ -39,33 +39,6 @@ pub(crate) struct StateAtRest {
     checked: FxHashMap<u16, u64>,
     /// Number of timers whose latest dead letter was read, by namespace.
     dead_letters_checked: FxHashMap<u32, u64>,
-}
-
-/// Relation of a record to the state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RecordStatus {
-    /// No entry points at it.
-    Dead,
-    /// An entry points at it.
-    Live,
-    /// An entry points at it and disagrees with it.
-    Disagrees(String),
-}
-
-/// An entry whose record is not what it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StrayEntry {
-    pub(crate) file: String,
-    pub(crate) offset: u64,
-    pub(crate) what: String,
-}
-
-/// The three indexes whose entries keep a record alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RecordIndex {
-    Pending,
-    Tombstone,
-    DeadLetter,
 }
 
 impl StateAtRest {
@@ -108,25 +81,22 @@ impl StateAtRest {
         slot.and_then(|slot| self.engine.files.counts(slot)).map_or(0, |counts| counts.live)
     }
 
-    /// Compares the record at `offset` of a file with the state, and counts it.
+    /// Compares the record at `offset` of a file with the state, and counts it if an entry points at it.
+    /// Returns the disagreement of that entry.
     pub(crate) fn check_record(
         &mut self,
         id: FileId,
         offset: u64,
         decoded: &Decoded,
-    ) -> RecordStatus {
-        let Some(slot) = self.engine.files.slot_of(id) else {
-            return RecordStatus::Dead;
-        };
-        let Some((of, key, entry, at_ms)) = self.entry_for(decoded) else {
-            return RecordStatus::Dead;
-        };
+    ) -> Option<String> {
+        let slot = self.engine.files.slot_of(id)?;
+        let (of, key, entry, at_ms) = self.entry_for(decoded)?;
         let location = entry.location();
         if (location.slot(), location.unit() * ALIGN) != (slot, offset) {
-            return RecordStatus::Dead;
+            return None;
         }
         *self.checked.entry(slot).or_default() += 1;
-        if of == RecordIndex::DeadLetter {
+        if of == RunKind::DeadLetters {
             let latest = self.engine.namespaces.get(key.namespace());
             let latest = latest.and_then(|namespace| namespace.dead_letters.latest(key));
             if latest.is_some_and(|(_, latest)| latest == location) {
@@ -134,46 +104,26 @@ impl StateAtRest {
             }
         }
         let index_ms = entry.claimable().at_ms;
-        if index_ms == at_ms {
-            return RecordStatus::Live;
-        }
-        RecordStatus::Disagrees(format!(
-            "the index has time {index_ms} for this record, whose own is {at_ms}"
-        ))
+        (index_ms != at_ms)
+            .then(|| format!("the index has time {index_ms} for this record, whose own is {at_ms}"))
     }
 
     /// Returns the entry of a record, if the state has one, and the time that the entry should have.
-    fn entry_for(&self, decoded: &Decoded) -> Option<(RecordIndex, Key, Entry, u64)> {
-        let number = decoded.namespace;
-        let namespace = self.engine.namespaces.get(number)?;
-        let hash_key = self.engine.hash_key;
-        match Effect::of(hash_key, number, &decoded.record) {
-            Effect::Pending(pending) => {
-                let entry = namespace.live.get(pending.key)?;
-                Some((RecordIndex::Pending, pending.key, entry, pending.claimable.at_ms))
-            }
-            Effect::Redriven(redriven) => {
-                let pending = redriven.pending;
-                let entry = namespace.live.get(pending.key)?;
-                Some((RecordIndex::Pending, pending.key, entry, pending.claimable.at_ms))
-            }
-            Effect::Ended { key, ends_ms, .. } => Some((
-                RecordIndex::Tombstone,
-                key,
-                namespace.tombstones.index().get(key)?,
-                ends_ms?,
-            )),
-            Effect::Dead { key, due_ms, firing, .. } => {
-                let delivery = firing.delivery_id(namespace.name.as_str());
-                let entry = namespace.dead_letters.entry(hash_key, number, delivery)?;
-                Some((RecordIndex::DeadLetter, key, entry, due_ms))
-            }
-            _ => None,
-        }
+    fn entry_for(&self, decoded: &Decoded) -> Option<(RunKind, Key, Entry, u64)> {
+        let effect = Effect::of(self.engine.hash_key, decoded.namespace, &decoded.record);
+        let (kind, key, entry) = self.engine.entry_of(decoded.namespace, &effect)?;
+        let at_ms = match effect {
+            Effect::Pending(pending) => pending.claimable.at_ms,
+            Effect::Redriven(redriven) => redriven.pending.claimable.at_ms,
+            Effect::Ended { ends_ms, .. } => ends_ms?,
+            Effect::Dead { due_ms, .. } => due_ms,
+            _ => return None,
+        };
+        Some((kind, key, entry, at_ms))
     }
 
     /// Returns the entries whose records were not met, once all files were read.
-    pub(crate) fn strays(&self) -> Vec<StrayEntry> {
+    pub(crate) fn strays(&self) -> Vec<Finding> {
         let mut strays = Vec::new();
         let is_short = |slot: u16| {
             let live = self.engine.files.counts(slot).map_or(0, |counts| counts.live);
@@ -182,22 +132,23 @@ impl StateAtRest {
         let short: Vec<u16> = (0..=u16::MAX).filter(|slot| is_short(*slot)).collect();
         for (number, namespace) in self.engine.namespaces.iter() {
             let kinds = [
-                (RecordIndex::Pending, &namespace.live),
-                (RecordIndex::Tombstone, namespace.tombstones.index()),
-                (RecordIndex::DeadLetter, namespace.dead_letters.by_delivery()),
+                (RunKind::Pending, &namespace.live),
+                (RunKind::Tombstones, &namespace.tombstones.index),
+                (RunKind::DeadLetters, &namespace.dead_letters.by_delivery),
             ];
             if !short.is_empty() {
                 for (of, index) in kinds {
                     for entry in index.entries() {
                         if short.binary_search(&entry.location().slot()).is_ok() {
-                            strays.extend(self.describe_stray(number, of, entry));
+                            let is_own = |kind, _| kind == of;
+                            strays.extend(self.stray_at(number, entry, name_of(of), is_own));
                         }
                     }
                 }
             }
             let checked = self.dead_letters_checked.get(&number).copied().unwrap_or(0);
-            if checked != namespace.dead_letters.by_timer().len() as u64 {
-                for entry in namespace.dead_letters.by_timer().entries() {
+            if checked != namespace.dead_letters.by_timer.len() as u64 {
+                for entry in namespace.dead_letters.by_timer.entries() {
                     strays.extend(self.describe_stray_by_timer(number, entry));
                 }
             }
@@ -205,51 +156,45 @@ impl StateAtRest {
         strays
     }
 
+    /// Describes the fault of the dead letter that an entry names as the latest of its timer; `None` if
+    /// there is none. A dead letter that does not exist is no fault: it was dropped while its timer was
+    /// unknown.
+    fn describe_stray_by_timer(&self, number: u32, entry: Entry) -> Option<Finding> {
+        let (key, letter) = (entry.key(number), entry.named(number));
+        let letter = self.engine.namespaces.get(number)?.dead_letters.by_delivery.get(letter)?;
+        let is_own = |kind, of| kind == RunKind::DeadLetters && of == key;
+        self.stray_at(number, letter, "the latest dead letter of a timer", is_own)
+    }
+
     /// Describes the fault of an entry whose record is not its own; `None` if it is.
-    fn describe_stray(&self, number: u32, of: RecordIndex, entry: Entry) -> Option<StrayEntry> {
+    fn stray_at(
+        &self,
+        number: u32,
+        entry: Entry,
+        what: &str,
+        is_own: impl Fn(RunKind, Key) -> bool,
+    ) -> Option<Finding> {
         let location = entry.location();
         let wrong = match self.engine.read(location) {
             Err(error) => error.to_string(),
             Ok(decoded) => match self.entry_for(&decoded) {
-                Some((kind, _, known, _)) if kind == of && known.location() == location => {
-                    return None;
-                }
-                _ => "another record is there".to_owned(),
-            },
-        };
-        Some(self.stray_at(number, entry, of.name(), &wrong))
-    }
-
-    /// Describes the fault of the dead letter that an entry names as the latest of its timer; `None` if
-    /// there is none. A dead letter that does not exist is no fault: it was dropped while its timer was
-    /// unknown.
-    fn describe_stray_by_timer(&self, number: u32, entry: Entry) -> Option<StrayEntry> {
-        let (key, letter) = (entry.key(number), entry.named(number));
-        let letter = self.engine.namespaces.get(number)?.dead_letters.by_delivery().get(letter)?;
-        let wrong = match self.engine.read(letter.location()) {
-            Err(error) => error.to_string(),
-            Ok(decoded) => match self.entry_for(&decoded) {
-                Some((RecordIndex::DeadLetter, of, known, _))
-                    if of == key && known.location() == letter.location() =>
+                Some((kind, key, known, _))
+                    if is_own(kind, key) && known.location() == location =>
                 {
                     return None;
                 }
                 _ => "another record is there".to_owned(),
             },
         };
-        Some(self.stray_at(number, letter, "the latest dead letter of a timer", &wrong))
-    }
-
-    fn stray_at(&self, number: u32, entry: Entry, what: &str, wrong: &str) -> StrayEntry {
-        let location = entry.location();
         let file = self.engine.files.get(location.slot());
         let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());
-        let name = self.engine.namespaces.get(number).map_or("", |ns| ns.name.as_str());
-        StrayEntry {
+        let name = self.engine.namespaces.get(number).map_or("", |ns| ns.record.name.as_str());
+        Some(Finding {
             file,
             offset: location.unit() * ALIGN,
             what: format!("{what} in namespace {name:?} should be here, but: {wrong}"),
-        }
+            means: "it was acknowledged and is lost; restore a backup to get it back",
+        })
     }
 
     /// Returns the number of timers, tombstones and dead letters of each namespace, by name.
@@ -259,7 +204,7 @@ impl StateAtRest {
             let namespace = self.engine.namespaces.get(number)?;
             Some(Holding {
                 name: name.to_string(),
-                paused: namespace.paused,
+                paused: namespace.record.paused,
                 pending: namespace.live.len() as u64,
                 tombstones: namespace.tombstones.len(),
                 dead: namespace.dead(),
@@ -275,18 +220,17 @@ impl StateAtRest {
         let broken = broken.iter().filter_map(|broken| {
             let namespace = self.engine.namespaces.get(broken.namespace()?)?;
             let (text, place) = (broken.text(), self.engine.place_of_broken(broken));
-            Some(format!("{text}, in namespace {:?}: {place}", namespace.name.as_str()))
+            Some(format!("{text}, in namespace {:?}: {place}", namespace.record.name.as_str()))
         });
         broken.collect()
     }
 }
 
-impl RecordIndex {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "a pending timer",
-            Self::Tombstone => "the tombstone of an ended timer",
-            Self::DeadLetter => "a dead letter",
-        }
+/// Returns the text of a record that keeps an entry of this kind.
+const fn name_of(kind: RunKind) -> &'static str {
+    match kind {
+        RunKind::Pending => "a pending timer",
+        RunKind::Tombstones => "the tombstone of an ended timer",
+        RunKind::DeadLetters => "a dead letter",
     }
 }

@@ -28,7 +28,7 @@ impl Engine {
             if self.is_misplaced(number, slot) {
                 broken.push(BrokenInvariant::ActiveLanes { number, slot });
             }
-            for kind in [AttemptKind::First, AttemptKind::Retry] {
+            for kind in AttemptKind::ALL {
                 if self.lacks_refill((number, slot, kind)) {
                     broken.push(BrokenInvariant::Refill((number, slot, kind)));
                 }
@@ -44,7 +44,7 @@ impl Engine {
     pub(in crate::engine) fn is_misplaced(&self, number: u32, slot: u8) -> bool {
         let lane = |namespace: &Namespace| {
             let is_idle = namespace.lanes.get(slot)?.is_idle();
-            Some(is_idle == self.namespaces.active.contains(&(namespace.name.clone(), slot)))
+            Some(is_idle == self.namespaces.active.contains(&(namespace.record.name.clone(), slot)))
         };
         self.namespaces.get(number).and_then(lane).unwrap_or(false)
     }
@@ -75,11 +75,10 @@ pub(crate) struct Counts {
 struct LaneCounts {
     pending: u64,
     in_flight: u64,
-    first_due: u64,
-    retry_due: u64,
+    /// Due timers of each kind.
+    due: [u64; 2],
     /// Of these, the unreadable ones.
-    first_unreadable: u64,
-    retry_unreadable: u64,
+    unreadable: [u64; 2],
 }
 
 impl Counts {
@@ -94,19 +93,11 @@ impl Counts {
             lane.in_flight += 1;
             return;
         }
-        let is_due = u64::from(entry.flags().has(Flags::COUNTED_DUE));
-        let is_unreadable = u64::from(entry.flags().has(Flags::UNREADABLE));
+        lane.due[kind as usize] += u64::from(entry.flags().has(Flags::COUNTED_DUE));
+        lane.unreadable[kind as usize] += u64::from(entry.flags().has(Flags::UNREADABLE));
         match kind {
-            AttemptKind::First => {
-                self.first += 1;
-                lane.first_due += is_due;
-                lane.first_unreadable += is_unreadable;
-            }
-            AttemptKind::Retry => {
-                self.retrying += 1;
-                lane.retry_due += is_due;
-                lane.retry_unreadable += is_unreadable;
-            }
+            AttemptKind::First => self.first += 1,
+            AttemptKind::Retry => self.retrying += 1,
         }
     }
 
@@ -116,10 +107,8 @@ impl Counts {
             let tally = LaneCounts {
                 pending: lane.pending,
                 in_flight: lane.in_flight,
-                first_due: lane.due(AttemptKind::First).len(),
-                retry_due: lane.due(AttemptKind::Retry).len(),
-                first_unreadable: lane.due(AttemptKind::First).unreadable(),
-                retry_unreadable: lane.due(AttemptKind::Retry).unreadable(),
+                due: AttemptKind::ALL.map(|kind| lane.due(kind).len()),
+                unreadable: AttemptKind::ALL.map(|kind| lane.due(kind).unreadable()),
             };
             (slot, tally)
         });
@@ -159,10 +148,10 @@ impl Counts {
     /// Corrects the counts of a namespace. The index itself keeps the number of its entries.
     pub(in crate::engine) fn put_into(&self, namespaces: &mut Namespaces, number: u32) {
         for (slot, tally) in &self.lanes {
-            let (first, retry) =
-                ((number, *slot, AttemptKind::First), (number, *slot, AttemptKind::Retry));
-            namespaces.correct_due(first, tally.first_due, tally.first_unreadable);
-            namespaces.correct_due(retry, tally.retry_due, tally.retry_unreadable);
+            for kind in AttemptKind::ALL {
+                let (due, unreadable) = (tally.due[kind as usize], tally.unreadable[kind as usize]);
+                namespaces.correct_due((number, *slot, kind), due, unreadable);
+            }
         }
         let Some(namespace) = namespaces.get_mut(number) else {
             return;

@@ -64,7 +64,7 @@ fn the_memory_of_a_deleted_namespace_is_freed_in_the_background() {
     while rest(&mut engine) > 0 {}
     let number = engine.namespaces.number_of(&shop()).expect("it was made");
     let held = engine.namespaces.get(number).expect("it is there");
-    let settings = std::sync::Arc::downgrade(&held.settings);
+    let settings = std::sync::Arc::downgrade(&held.record.settings);
 
     engine.delete_namespace(&shop(), DeleteMode::Force).expect("it is there");
     assert!(settings.upgrade().is_some(), "the namespace is not freed in the step");

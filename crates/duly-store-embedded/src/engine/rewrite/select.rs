@@ -13,7 +13,7 @@ use crate::{
     effect::Effect,
     files::FileId,
     format::sorted_run,
-    index::{Entry, Location},
+    index::{Entry, Key, Location},
 };
 
 use super::{Candidate, Engine, GatheredPart, JobBuffers, RewriteJob, RewriterState, Survivor};
@@ -74,33 +74,44 @@ impl Engine {
 
     /// Returns the record to copy, without its bytes, if the index points at it.
     fn survivor(&self, slot: u16, candidate: &Candidate) -> Option<Survivor> {
-        let number = candidate.namespace;
+        let (kind, key, entry) = self.entry_of(candidate.namespace, &candidate.effect)?;
+        let old = candidate.location(slot);
+        if entry.location() != old {
+            return None;
+        }
+        let firing = match &candidate.effect {
+            Effect::Dead { firing, .. } => Some(firing.clone()),
+            _ => None,
+        };
+        let (time_ms, bytes, new) = (entry.claimable().at_ms, 0..0, (0, 0));
+        Some(Survivor { kind, key, firing, time_ms, old, bytes, new })
+    }
+
+    /// Returns the key and the entry of the timer, tombstone or dead letter that a record is about.
+    pub(in crate::engine) fn entry_of(
+        &self,
+        number: u32,
+        effect: &Effect,
+    ) -> Option<(sorted_run::RunKind, Key, Entry)> {
         let namespace = self.namespaces.get(number)?;
-        let (kind, key, firing, entry) = match &candidate.effect {
+        let (kind, key, index) = match effect {
             Effect::Pending(pending) => {
-                (sorted_run::RunKind::Pending, pending.key, None, namespace.live.get(pending.key))
+                (sorted_run::RunKind::Pending, pending.key, &namespace.live)
             }
             Effect::Redriven(redriven) => {
-                let key = redriven.pending.key;
-                (sorted_run::RunKind::Pending, key, None, namespace.live.get(key))
+                (sorted_run::RunKind::Pending, redriven.pending.key, &namespace.live)
             }
-            Effect::Ended { key, .. } => (
-                sorted_run::RunKind::Tombstones,
-                *key,
-                None,
-                namespace.tombstones.index().get(*key),
-            ),
+            Effect::Ended { key, .. } => {
+                (sorted_run::RunKind::Tombstones, *key, &namespace.tombstones.index)
+            }
             Effect::Dead { key, firing, .. } => {
-                let delivery = firing.delivery_id(namespace.name.as_str());
-                let entry = namespace.dead_letters.entry(self.hash_key, number, delivery);
-                (sorted_run::RunKind::DeadLetters, *key, Some(firing.clone()), entry)
+                let delivery = firing.delivery_id(namespace.record.name.as_str());
+                let entry = namespace.dead_letters.entry(self.hash_key, number, delivery)?;
+                return Some((sorted_run::RunKind::DeadLetters, *key, entry));
             }
             _ => return None,
         };
-        let old = candidate.location(slot);
-        let entry = entry.filter(|entry: &Entry| entry.location() == old)?;
-        let (time_ms, bytes, new) = (entry.claimable().at_ms, 0..0, (0, 0));
-        Some(Survivor { kind, key, firing, time_ms, old, bytes, new })
+        Some((kind, key, index.get(key)?))
     }
 }
 

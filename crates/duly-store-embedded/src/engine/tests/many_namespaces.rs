@@ -167,7 +167,7 @@ impl Many {
         while self.rest().1 > 0 {}
         let now = |many: &Self| {
             let frames = many.engine.lsns().0;
-            (frames, many.engine.journal.bytes_written(), many.disk.ops())
+            (frames, many.engine.journal.bytes_written, many.disk.ops())
         };
         let cost = |before: (u64, u64, u64), after: (u64, u64, u64), (steps, background)| Cost {
             frames: after.0 - before.0,
@@ -188,7 +188,7 @@ impl Many {
     fn counters(&self) -> BTreeMap<NamespaceName, Stats> {
         let all = self.engine.namespaces.iter().map(|(number, namespace)| {
             let stats = self.engine.counts_of(number).expect("it is there");
-            (namespace.name.clone(), stats)
+            (namespace.record.name.clone(), stats)
         });
         all.collect()
     }
@@ -225,7 +225,7 @@ fn p1_t28_deletion_cost_is_independent_of_namespace_count() {
     let (mut few, mut many) = (Many::new(10), Many::new(count()));
     let before = many.counters();
     assert_eq!(before.len() as u32, many.count + 2, "with the large and the empty one");
-    let sums = many.engine.namespaces.sums().pending;
+    let sums = many.engine.namespaces.sums.pending;
     assert_eq!(
         sums,
         before.values().map(|it| it.scheduled + it.in_flight + it.retrying).sum::<u64>()
@@ -287,7 +287,7 @@ fn p10_settings_of_namespaces_count_as_memory_of_the_index() {
         });
         Box::new(Settings { destination, fallback, ..Settings::default() })
     };
-    let bytes = |engine: &Engine| engine.namespaces.sums().index_bytes;
+    let bytes = |engine: &Engine| engine.namespaces.sums.index_bytes;
     let before = bytes(&engine);
     let replace =
         |settings| Put::Replace { settings, secrets: duly_store::namespaces::Secrets::Set };

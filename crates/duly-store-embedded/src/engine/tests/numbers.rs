@@ -166,7 +166,7 @@ fn p4_a_number_is_used_again_only_when_no_record_refers_to_it() {
         if cycle % 101 == 100 {
             life.reopen();
         }
-        let pending: u64 = life.engine.namespaces.sums().pending;
+        let pending: u64 = life.engine.namespaces.sums.pending;
         assert_eq!(pending, 1 + 3 * held.len() as u64, "cycle {cycle}");
     }
     assert!(given.len() < numbers as usize && given.values().any(|times| *times > 1), "{given:?}");

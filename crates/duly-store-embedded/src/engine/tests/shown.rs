@@ -19,7 +19,7 @@ pub(super) fn shown(engine: &Engine) -> Shown {
     let mut shown = Shown::new();
     for (number, namespace) in engine.namespaces.iter() {
         show_namespace(&mut shown, namespace);
-        if namespace.name.as_str() != FILLER {
+        if namespace.record.name.as_str() != FILLER {
             show_pending(&mut shown, engine, number, namespace);
             show_tombstones(&mut shown, engine, namespace);
             show_letters(&mut shown, engine, number, namespace);
@@ -49,14 +49,14 @@ fn forever(shown: &mut Shown, name: String, what: String) {
 
 fn show_namespace(shown: &mut Shown, ns: &Namespace) {
     let counts = (ns.first, ns.retrying, ns.in_flight, ns.pending_bytes, ns.dead(), ns.live.len());
-    let what = format!("{:?} {:?} {:?} {counts:?}", ns.view(), ns.paused, ns.totals);
-    forever(shown, format!("{} settings and counts", ns.name), what);
+    let what = format!("{:?} {:?} {:?} {counts:?}", ns.view(), ns.record.paused, ns.record.totals);
+    forever(shown, format!("{} settings and counts", ns.record.name), what);
     for (slot, lane) in ns.lanes.iter() {
-        let key = ns.lanes.key_of(slot, &ns.settings.destination);
+        let key = ns.lanes.key_of(slot, &ns.record.settings.destination);
         let (pending, in_flight) = (lane.pending, lane.in_flight);
         // The lane that follows the namespace has a key of its own here.
         let follows = slot == crate::engine::lanes::DEFAULT;
-        let name = format!("{} lane {key:?} follows {follows}", ns.name);
+        let name = format!("{} lane {key:?} follows {follows}", ns.record.name);
         forever(shown, name, format!("{pending} pending, {in_flight} leased"));
     }
 }
@@ -66,19 +66,19 @@ fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
         let key = entry.key(number);
         let timer = engine.load_timer(entry.location()).expect("a pending timer can be read");
         assert_eq!(engine.key(number, timer.id.as_str()), key, "it is the timer of the entry");
-        let nonce = engine.leases.get(key).map(|lease| lease.nonce);
+        let nonce = engine.leases.get(key).map(|lease| lease.granted.nonce);
         assert_eq!(nonce.is_some(), entry.flags().has(Flags::LEASED), "{timer:?}");
-        let key = ns.lanes.key_of(entry.lane(), &ns.settings.destination);
+        let key = ns.lanes.key_of(entry.lane(), &ns.record.settings.destination);
         let what = format!("{:?} {nonce:?} {key:?} {timer:?}", entry.claimable());
-        forever(shown, format!("{} pending {}", ns.name, timer.id), what);
+        forever(shown, format!("{} pending {}", ns.record.name, timer.id), what);
     }
 }
 
 fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
-    for entry in ns.tombstones.index().entries() {
+    for entry in ns.tombstones.index.entries() {
         let tombstone = engine.load_tombstone(entry.location()).expect("a tombstone can be read");
         let what = format!("{} {tombstone:?}", entry.number());
-        let name = format!("{} tombstone {}", ns.name, tombstone.id);
+        let name = format!("{} tombstone {}", ns.record.name, tombstone.id);
         let twice = shown.insert(name, (entry.claimable().at_ms, what));
         assert_eq!(twice, None, "a tombstone is there once");
     }
@@ -86,47 +86,51 @@ fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
 
 fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace) {
     let mut places: Vec<Location> = Vec::new();
-    for entry in ns.dead_letters.by_delivery().entries() {
+    for entry in ns.dead_letters.by_delivery.entries() {
         let timer = engine.load_timer(entry.location()).expect("a letter can be read");
-        let delivery = timer.delivery_id(ns.name.as_str());
+        let delivery = timer.delivery_id(ns.record.name.as_str());
         let letter = dead_letters::key_of(engine.hash_key, number, delivery);
         assert_eq!(letter, entry.key(number), "{delivery} is the letter of the entry");
         places.push(entry.location());
-        forever(shown, format!("{} letter {} {delivery}", ns.name, timer.id), format!("{timer:?}"));
+        forever(
+            shown,
+            format!("{} letter {} {delivery}", ns.record.name, timer.id),
+            format!("{timer:?}"),
+        );
         let key = engine.key(number, timer.id.as_str());
         let latest = ns.dead_letters.latest(key);
         forever(
             shown,
-            format!("{} letter {} {delivery} by its timer", ns.name, timer.id),
+            format!("{} letter {} {delivery} by its timer", ns.record.name, timer.id),
             format!("{}", latest.is_some()),
         );
     }
-    for entry in ns.dead_letters.by_timer().entries() {
+    for entry in ns.dead_letters.by_timer.entries() {
         let key: Key = entry.key(number);
         let (latest, location) =
             ns.dead_letters.latest(key).expect("the letter that is named is there");
         assert_eq!(latest, entry.named(number), "the latest is named");
         let timer = engine.load_timer(location).expect("a letter can be read by its timer");
         assert_eq!(engine.key(number, timer.id.as_str()), key, "it is a letter of the timer");
-        let delivery = timer.delivery_id(ns.name.as_str());
+        let delivery = timer.delivery_id(ns.record.name.as_str());
         let of: Vec<String> = ns
             .dead_letters
             .of(key)
             .into_iter()
             .map(|location| {
                 let timer = engine.load_timer(location).expect("a letter can be read");
-                timer.delivery_id(ns.name.as_str()).to_string()
+                timer.delivery_id(ns.record.name.as_str()).to_string()
             })
             .collect();
         let is_counted = places.contains(&location);
         let what = format!("{delivery} of {of:?}, its record is counted: {is_counted}");
-        forever(shown, format!("{} letters of {}", ns.name, timer.id), what);
+        forever(shown, format!("{} letters of {}", ns.record.name, timer.id), what);
     }
 }
 
 /// Checks that the timers can be read of which only the number is shown.
 pub(super) fn check_filler(engine: &Engine) -> Result<(), String> {
-    let fillers = engine.namespaces.iter().filter(|(_, ns)| ns.name.as_str() == FILLER);
+    let fillers = engine.namespaces.iter().filter(|(_, ns)| ns.record.name.as_str() == FILLER);
     for (number, ns) in fillers {
         for entry in ns.live.entries() {
             let timer = engine.load_timer(entry.location());

@@ -145,7 +145,7 @@ impl Engine {
     /// Returns the number of tombstones of a namespace past `max_retained`.
     fn tombstones_over(&self, number: u32) -> u64 {
         self.namespaces.get(number).map_or(0, |namespace| {
-            namespace.tombstones.len().saturating_sub(namespace.settings.limits.max_retained)
+            namespace.tombstones.len().saturating_sub(namespace.record.settings.limits.max_retained)
         })
     }
 

@@ -29,7 +29,7 @@ impl Bench {
         let (mut engine, ..) = opened(small());
         let number = engine.namespaces.number_of(&shop()).expect("it was made");
         let ends_ms = engine.now.wall_ms + 1_000_000;
-        engine.namespace(number).totals.cancelled = TOMBSTONES.into();
+        engine.namespace(number).record.totals.cancelled = TOMBSTONES.into();
         for order in 0..TOMBSTONES {
             let key = engine.key(number, &format!("old {order}"));
             engine.keep_tombstone(key, NewTombstone { ends_ms, number: order, location: place() });

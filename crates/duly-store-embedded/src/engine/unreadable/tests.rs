@@ -35,7 +35,7 @@ fn p9_unreadable_timers_past_keys_max_fire_after_recovery() {
     let fired = bench.deliver();
     assert!(fired.iter().eq((0..20).map(|n| format!("good{n}")).collect::<Vec<_>>().iter()));
     bench.check();
-    assert_eq!(bench.engine.namespaces.unreadable(), 100);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 100);
     assert!(bench.engine.unreadable.keys.len() <= KEYS_MAX && KEYS_MAX < 100);
     // However long that lasts.
     for _ in 0..50 {
@@ -44,7 +44,7 @@ fn p9_unreadable_timers_past_keys_max_fire_after_recovery() {
         assert!(bench.claim(10).more.is_empty(), "nothing that can be claimed");
         bench.check();
     }
-    assert_eq!(bench.engine.namespaces.unreadable(), 100);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 100);
     bench.disk.spoil([]);
     bench.advance(LONG);
     bench.check();
@@ -73,7 +73,7 @@ fn failed_reads_of_claims_and_rounds_are_bounded() {
         let refused = bench.disk.take_refused();
         assert!(refused <= most, "{refused} in a claim");
     }
-    assert_eq!(bench.engine.namespaces.unreadable(), 300);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 300);
     for _ in 0..20 {
         bench.advance(LONG);
         let refused = bench.disk.take_refused();
@@ -98,7 +98,7 @@ fn p9_readable_timers_return_despite_permanent_failures() {
     }
     fired.sort_unstable();
     assert!(fired.iter().eq((50..60).map(|n| format!("bad{n}")).collect::<Vec<_>>().iter()));
-    assert_eq!(bench.engine.namespaces.unreadable(), (50 + well.len() - fired.len()) as u64);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, (50 + well.len() - fired.len()) as u64);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn p9_every_unreadable_timer_is_retried() {
             bench.deliver()
         })
         .collect();
-    assert_eq!((fired.len(), bench.engine.namespaces.unreadable()), (5, 1_998));
+    assert_eq!((fired.len(), bench.engine.namespaces.dues.unreadable), (5, 1_998));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn p5_unreadable_timer_allows_cancel_only() {
         assert!(matches!(outcome, Outcome::Cancelled { already: false, .. }), "{outcome:?}");
         bench.check();
     }
-    assert_eq!(bench.engine.namespaces.unreadable(), 10);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 10);
     bench.disk.spoil([]);
     bench.advance(LONG);
     assert_eq!(bench.deliver().len(), 10, "those that were not cancelled");
@@ -218,7 +218,7 @@ fn p3_unreadable_timer_expires_once_readable() {
         assert_eq!(bench.deliver(), [""; 0]);
         bench.advance(Millis::from_secs(600));
         bench.check();
-        assert_eq!(bench.engine.namespaces.unreadable(), 12);
+        assert_eq!(bench.engine.namespaces.dues.unreadable, 12);
         bench.disk.spoil([]);
         bench.advance(LONG);
         for n in 0..12 {
@@ -238,7 +238,7 @@ fn p2_clock_step_back_uncounts_unreadable_timers() {
     bench.spoil(&bad);
     bench.advance(Millis::from_secs(20));
     assert_eq!(bench.deliver(), [""; 0]);
-    assert_eq!(bench.engine.namespaces.unreadable(), 30);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 30);
     bench.clock.step_wall(-15_000);
     bench.settle();
     bench.check();
@@ -265,7 +265,7 @@ fn p1_unreadable_retries_become_claimable_again() {
     bench.advance(Millis::from_secs(6));
     assert_eq!(bench.deliver(), [""; 0]);
     bench.check();
-    assert_eq!(bench.engine.namespaces.unreadable(), 30);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 30);
     bench.disk.spoil([]);
     bench.advance(LONG);
     assert_eq!(bench.deliver().len(), 30);
@@ -289,7 +289,7 @@ fn p1_restart_keeps_unreadable_timers() {
     let mut bench = Bench { engine, disk, clock, steps: None };
     bench.settle();
     bench.check();
-    assert_eq!(bench.engine.namespaces.unreadable(), 0);
+    assert_eq!(bench.engine.namespaces.dues.unreadable, 0);
     assert_eq!(bench.deliver().len(), 30);
 }
 

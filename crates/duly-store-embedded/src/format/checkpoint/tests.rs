@@ -8,8 +8,7 @@ const HEADER: Header = Header {
     version: 1,
     store: 0x1234_5678,
     number: 42,
-    replay: ReplayPoint { sequence: 7, offset: 4_096, lsn: 1_001 },
-    epoch: 3,
+    replay: ReplayPoint { sequence: 7, offset: 4_096, lsn: 1_001, epoch: 3 },
     begun_at_ms: 1_900,
     retry_due_max_ms: 1_700,
     steady_ms: 1_800,
@@ -262,16 +261,16 @@ pub(crate) fn block() -> impl Strategy<Value = Block<'static>> {
 
 proptest! {
     #[test]
-    fn any_header_reads_back(version: u32, store: u128, numbers: [u64; 8], key: u128) {
-        let [number, sequence, offset, lsn, epoch, begun_at_ms, retry_due_max_ms, steady_ms] =
-            numbers;
-        let replay = ReplayPoint { sequence, offset, lsn };
+    fn any_header_reads_back(
+        version: u32, store: u128, epoch: u32, numbers: [u64; 7], key: u128,
+    ) {
+        let [number, sequence, offset, lsn, begun_at_ms, retry_due_max_ms, steady_ms] = numbers;
+        let replay = ReplayPoint { sequence, offset, lsn, epoch };
         let header = Header {
             version,
             store,
             number,
             replay,
-            epoch,
             begun_at_ms,
             retry_due_max_ms,
             steady_ms,

@@ -175,16 +175,15 @@ fn seal_header(bytes: &mut [u8], count: usize, crc_at: usize) {
 }
 
 fn checkpoint_header(runner: &mut TestRunner) -> Piece {
-    let (store, [number, sequence, offset, lsn, epoch, begun_at_ms, steady_ms]) =
-        value(runner, &any::<(u128, [u64; 7])>());
-    let replay = checkpoint::ReplayPoint { sequence, offset, lsn };
+    let (store, epoch, [number, sequence, offset, lsn, begun_at_ms, steady_ms]) =
+        value(runner, &any::<(u128, u32, [u64; 6])>());
+    let replay = checkpoint::ReplayPoint { sequence, offset, lsn, epoch };
     let retry_due_max_ms = begun_at_ms / 2;
     let header = checkpoint::Header {
         version: 1,
         store,
         number,
         replay,
-        epoch,
         begun_at_ms,
         retry_due_max_ms,
         steady_ms,

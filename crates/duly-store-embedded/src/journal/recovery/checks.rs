@@ -109,7 +109,7 @@ pub(super) fn check_tail(name: &str, scan: &mut Scan<'_>) -> Result<(Tail, u64),
     if let Some(until) = scan.leftovers_until()? {
         return Ok((Tail::Unknown, until));
     }
-    let tail = match scan.last() {
+    let tail = match scan.last {
         Some(header) if !header.is_closing() => Tail::Open,
         // A tail without a frame is confirmed by the previous segment or by the checkpoint.
         _ => Tail::Closed,

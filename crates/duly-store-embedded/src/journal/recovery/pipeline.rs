@@ -24,11 +24,11 @@ use crate::{
     effect::{Effect, Skimmed},
     index::Location,
     manifest::Manifest,
-    open::{OpenError, Result},
+    open::{OpenError, OpenProgress, Result},
 };
 
 use super::{
-    Progress, RecoveredJournal, ReplayPoint,
+    RecoveredJournal, ReplayPoint,
     walk::{Halt, Visitor, WholeFrame, walk},
 };
 
@@ -46,14 +46,13 @@ pub(crate) struct Replayed {
     pub(crate) lsn: u64,
     pub(crate) namespace: u32,
     /// Bytes of the record, without the padding.
-    pub(crate) bytes: u32,
     pub(crate) effect: Effect,
 }
 
 /// A message from the reading thread.
 enum ReplayMessage {
     Batch(Vec<Replayed>),
-    Progress(Progress),
+    Progress(OpenProgress),
 }
 
 /// Reads the journal from its beginning or from `from` on, and passes on the effects of its records, in
@@ -63,7 +62,7 @@ pub(crate) fn recover(
     manifest: &Manifest,
     from: Option<ReplayPoint>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<RecoveredJournal> {
     let (sender, receiver) = sync_channel(BATCHES_AHEAD);
     thread::scope(|scope| {
@@ -83,7 +82,7 @@ pub(crate) fn recover(
 fn consume(
     receiver: Receiver<ReplayMessage>,
     each_batch: &mut dyn FnMut(Vec<Replayed>) -> Result<()>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<()> {
     for message in receiver {
         match message {
@@ -133,18 +132,17 @@ impl Visitor for Skimmer {
         let lsn = frame.header.lsn;
         frame.each_record(|place, bytes| {
             let location = place.location(bytes);
-            let Skimmed { namespace, bytes, effect } =
+            let Skimmed { namespace, effect, .. } =
                 Effect::skim(self.hash_key, bytes).map_err(|error| place.damaged(&error))?;
-            let bytes = u32::try_from(bytes).expect("a record fits its segment");
             if self.batch.capacity() == 0 {
                 self.batch.reserve_exact(BATCH_RECORDS);
             }
-            self.batch.push(Replayed { location, lsn, namespace, bytes, effect });
+            self.batch.push(Replayed { location, lsn, namespace, effect });
             if self.batch.len() >= BATCH_RECORDS { self.flush() } else { Ok(()) }
         })
     }
 
-    fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
+    fn progress(&mut self, progress: OpenProgress) -> Result<(), Halt> {
         self.send(ReplayMessage::Progress(progress))
     }
 }

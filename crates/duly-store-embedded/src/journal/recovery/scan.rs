@@ -59,7 +59,7 @@ pub(super) struct Scan<'a> {
     /// Number of the next frame.
     pub(super) lsn: u64,
     /// The last valid frame.
-    last: Option<frame::Header>,
+    pub(super) last: Option<frame::Header>,
     /// Numbers and starts of the latest frames that no later frame declares durable.
     unsure: VecDeque<(u64, u64)>,
 }
@@ -105,11 +105,6 @@ impl<'a> Scan<'a> {
         self.epoch = frame.header.epoch;
         self.last = Some(frame.header);
         Ok(Some(frame))
-    }
-
-    /// Returns the last frame that was read here.
-    pub(super) const fn last(&self) -> Option<frame::Header> {
-        self.last
     }
 
     /// Returns the bytes of a frame, header included.

@@ -14,6 +14,7 @@ use crate::{
         segment_name,
     },
     manifest,
+    open::OpenProgress,
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -31,7 +32,7 @@ pub(crate) fn recover_records(
     manifest: &Manifest,
     from: Option<ReplayPoint>,
     each: &mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<RecoveredJournal, OpenError> {
     walk(disk, manifest, from, &mut Decoder { each, progress }).map_err(Halt::refusal)
 }
@@ -39,7 +40,7 @@ pub(crate) fn recover_records(
 /// Decodes the records of each frame of a walk.
 struct Decoder<'a> {
     each: &'a mut dyn FnMut(Location, record::Decoded) -> Result<(), OpenError>,
-    progress: &'a mut dyn FnMut(Progress),
+    progress: &'a mut dyn FnMut(OpenProgress),
 }
 
 impl Visitor for Decoder<'_> {
@@ -50,7 +51,7 @@ impl Visitor for Decoder<'_> {
         })
     }
 
-    fn progress(&mut self, progress: Progress) -> Result<(), Halt> {
+    fn progress(&mut self, progress: OpenProgress) -> Result<(), Halt> {
         (self.progress)(progress);
         Ok(())
     }

@@ -12,11 +12,11 @@ use crate::{
     journal::DIR,
     manifest::{self, Manifest},
     numbered::damaged,
-    open::{OpenError, Result},
+    open::{OpenError, OpenProgress, Result},
 };
 
 use super::{
-    FoundSegment, Progress, RecoveredJournal, ReplayPoint,
+    FoundSegment, RecoveredJournal, ReplayPoint,
     checks::{check_header, check_point, check_tail, open, sequences_from},
     scan::{Frame, Scan},
 };
@@ -30,7 +30,7 @@ pub(super) trait Visitor {
     fn frame(&mut self, frame: &WholeFrame<'_>) -> Result<(), Halt>;
 
     /// Takes a progress report.
-    fn progress(&mut self, progress: Progress) -> Result<(), Halt>;
+    fn progress(&mut self, progress: OpenProgress) -> Result<(), Halt>;
 }
 
 /// The reason that a walk did not reach the end.
@@ -87,11 +87,6 @@ impl RecordPlace<'_> {
         Location::new(self.slot, self.offset / ALIGN, bytes)
     }
 
-    /// Returns the offset of the record in its segment.
-    pub(super) const fn offset(self) -> u64 {
-        self.offset
-    }
-
     pub(super) fn damaged(self, error: &format::DecodeError) -> OpenError {
         damaged(self.name, self.offset, &error.to_string())
     }
@@ -144,15 +139,11 @@ pub(super) fn walk(
         visitor,
         found: RecoveredJournal::nothing(),
         epoch: from.map_or(0, |point| point.epoch),
-        progress: Progress {
-            segments_done: 0,
-            segments: segments.len(),
-            records: 0,
-            bytes_done: 0,
-            bytes_total: bytes_total.saturating_sub(skipped),
-        },
+        segments: segments.len(),
+        bytes_done: 0,
+        bytes_total: bytes_total.saturating_sub(skipped),
     };
-    walk.report_progress(0, 0)?;
+    walk.report_progress(0)?;
     for segment in segments {
         if !walk.segment(segment)? {
             break;
@@ -184,7 +175,9 @@ struct SegmentWalk<'a> {
     found: RecoveredJournal,
     /// Epoch of the last frame.
     epoch: u32,
-    progress: Progress,
+    segments: usize,
+    bytes_done: u64,
+    bytes_total: u64,
 }
 
 impl SegmentWalk<'_> {
@@ -192,7 +185,7 @@ impl SegmentWalk<'_> {
     fn segment(&mut self, segment: NamedSegment) -> Result<bool, Halt> {
         let NamedSegment { sequence, name, file, length } = segment;
         let place = self.found.segments.len();
-        let is_last = place + 1 == self.progress.segments;
+        let is_last = place + 1 == self.segments;
         let point = self.from.filter(|_| place == 0);
         let seed = self.manifest.frame_seed();
         let mut scan = Scan::new(file.as_ref(), length, seed, self.epoch, self.found.next_lsn);
@@ -220,7 +213,7 @@ impl SegmentWalk<'_> {
         }
         let slot = u16::try_from(place).map_err(|_| damaged(&name, 0, "too many segments"))?;
         let begin = point.map_or(0, |point| point.offset);
-        let bytes_before = self.progress.bytes_done;
+        let bytes_before = self.bytes_done;
         let begun_at = scan.at;
         while let Some(Frame { start, header }) = scan.next_frame()? {
             let bytes = scan.bytes_of(Frame { start, header })?;
@@ -229,8 +222,8 @@ impl SegmentWalk<'_> {
             self.found.frames += 1;
             self.found.records += u64::from(header.count);
             let bytes_done = bytes_before + scan.at - begin;
-            if bytes_done - self.progress.bytes_done >= PROGRESS_BYTES {
-                self.report_progress(place, bytes_done)?;
+            if bytes_done - self.bytes_done >= PROGRESS_BYTES {
+                self.report_progress(bytes_done)?;
             }
         }
         // The header of the next segment is checked against this lsn, but a crash during a roll leaves a
@@ -257,7 +250,7 @@ impl SegmentWalk<'_> {
             unsure_from,
             cut_until,
         });
-        self.report_progress(place + 1, bytes_before + length - begin)?;
+        self.report_progress(bytes_before + length - begin)?;
         Ok(true)
     }
 
@@ -272,9 +265,93 @@ impl SegmentWalk<'_> {
         Err(damaged(manifest::NAME, manifest::EPOCH_AT, &what))
     }
 
-    fn report_progress(&mut self, segments_done: usize, bytes_done: u64) -> Result<(), Halt> {
-        let records = self.found.records;
-        self.progress = Progress { segments_done, records, bytes_done, ..self.progress };
-        self.visitor.progress(self.progress)
+    fn report_progress(&mut self, bytes_done: u64) -> Result<(), Halt> {
+        self.bytes_done = bytes_done;
+        let (what, bytes_total) = (OpenProgress::JOURNAL, self.bytes_total);
+        self.visitor.progress(OpenProgress { what, bytes_done, bytes_total })
+    }
+}
+
+/// The contents of a segment.
+#[derive(Debug)]
+pub(crate) struct SegmentContents {
+    pub(crate) base_lsn: u64,
+    /// Number of the next frame.
+    pub(crate) next_lsn: u64,
+    pub(crate) frames: u64,
+    pub(crate) records: u64,
+    /// End of its last frame.
+    pub(crate) end: u64,
+    /// The damage in it.
+    pub(crate) damage: Vec<OpenError>,
+}
+
+/// Reads one segment alone, frame by frame, and passes each record with its byte offset to `each`. Returns `None` if it has no
+/// header and no frame: a crash leaves such a file of a segment that was just made.
+///
+/// It is for readers of segments that no replay needs any more. The rules are those of [`super`], but damage
+/// is noted. If a later frame shows where valid frames continue, reading resumes there.
+pub(crate) fn read_segment(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    sequence: u64,
+    each: &mut dyn FnMut(u64, record::Decoded),
+) -> Result<Option<SegmentContents>> {
+    let (name, file, length) = open(disk, sequence)?;
+    let mut scan = Scan::new(file.as_ref(), length, manifest.frame_seed(), 0, 0);
+    let Some(header) = scan.segment_header()? else {
+        if scan.later_frame(|_| true)?.is_none() {
+            return Ok(None);
+        }
+        return Err(damaged(&name, 0, "the segment's header is not valid"));
+    };
+    check_header(&name, &header, manifest, sequence, length)?;
+    scan.begin_at(scan.at, header.base_lsn);
+    let base_lsn = header.base_lsn;
+    let (frames, records, end) = (0, 0, scan.at);
+    let mut contents =
+        SegmentContents { base_lsn, next_lsn: base_lsn, frames, records, end, damage: Vec::new() };
+    loop {
+        while let Some(frame) = scan.next_frame()? {
+            contents.take(&name, &mut scan, frame, each)?;
+        }
+        let (missing, at) = (scan.lsn, scan.at);
+        let Some(later) = scan.later_frame(|header| header.durable_lsn() >= missing)? else {
+            (contents.next_lsn, contents.end) = (missing, at);
+            return Ok(Some(contents));
+        };
+        let what = format!(
+            "frame {missing} is damaged although frame {} at byte {} was written after it was \
+             durable",
+            later.header.lsn, later.start
+        );
+        contents.damage.push(damaged(&name, at, &what));
+        scan.begin_at(later.start, later.header.lsn);
+    }
+}
+
+impl SegmentContents {
+    fn take(
+        &mut self,
+        name: &str,
+        scan: &mut Scan<'_>,
+        frame: Frame,
+        each: &mut dyn FnMut(u64, record::Decoded),
+    ) -> Result<()> {
+        let Frame { start, header } = frame;
+        let bytes = scan.bytes_of(frame)?;
+        let damage = &mut self.damage;
+        let whole = WholeFrame { name, slot: 0, start, header, bytes };
+        let read = whole.each_record(|place, bytes| {
+            match record::decode(bytes) {
+                Ok(decoded) => each(place.offset, decoded),
+                Err(error) => damage.push(place.damaged(&error)),
+            }
+            Ok(())
+        });
+        self.damage.extend(read.map_err(Halt::refusal).err());
+        self.frames += 1;
+        self.records += u64::from(header.count);
+        Ok(())
     }
 }

@@ -70,7 +70,7 @@ fn records_come_in_order_and_in_batches() {
         for record in batch {
             let (letter, timer) = (Key::unpack(numbered(number)), Key::unpack([0; 12]));
             assert_eq!(record.effect, Effect::Purged { letter, timer });
-            assert_eq!((record.namespace, record.bytes), (NAMESPACE, 40));
+            assert_eq!((record.namespace, record.location.bytes_max()), (NAMESPACE, 64));
             assert_eq!(record.lsn, 1 + u64::from(number / FRAME_RECORDS));
             number += 1;
         }
@@ -162,21 +162,16 @@ fn progress_is_told_within_large_segments_and_ends_at_all() {
         told.push(read_progress);
     })
     .expect("whole");
-    let last = Progress {
-        segments_done: 2,
-        segments: 2,
-        records: found.records,
-        bytes_done: 2 * segment_bytes,
-        bytes_total: 2 * segment_bytes,
-    };
+    assert_eq!(found.records, 60);
+    let (what, bytes_total) = (OpenProgress::JOURNAL, 2 * segment_bytes);
+    let last = OpenProgress { what, bytes_done: bytes_total, bytes_total };
     assert_eq!(told.last(), Some(&last));
-    assert!(
-        told.is_sorted_by_key(|read_progress| (read_progress.bytes_done, read_progress.records))
-    );
+    assert!(told.is_sorted_by_key(|read_progress| read_progress.bytes_done));
     let within: Vec<u64> = told
         .iter()
-        .filter(|read_progress| read_progress.segments_done == 0)
-        .map(|read_progress| read_progress.bytes_done >> 20)
+        .map(|read_progress| read_progress.bytes_done)
+        .take_while(|bytes_done| *bytes_done < segment_bytes)
+        .map(|bytes_done| bytes_done >> 20)
         .collect();
     assert_eq!(within, [0, 8, 16, 24], "every 8 MiB of 30");
 }
