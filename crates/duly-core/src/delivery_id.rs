@@ -45,7 +45,6 @@ impl DeliveryId {
     }
 
     /// Returns 64 of the bits, as a seed for jitter.
-    #[expect(clippy::cast_possible_truncation)]
     pub const fn seed(self) -> u64 {
         (self.0 >> 64) as u64 ^ self.0 as u64
     }

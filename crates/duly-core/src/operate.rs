@@ -24,20 +24,18 @@ use crate::{
 };
 
 mod change;
-mod dead_letters;
 mod decision;
-mod import;
 mod operation;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub use change::{cancel, cancel_without_record, fire, reschedule};
-pub use dead_letters::{dead_letter_overdue, purge, redrive};
+pub use change::{
+    cancel, cancel_without_record, dead_letter_overdue, fire, purge, redrive, reschedule,
+};
 pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
-pub use import::import;
 pub use operation::{DeadLetterId, Level, Operation, Seen};
-pub use schedule::schedule;
+pub use schedule::{import, schedule};
 
 /// One moment, by both clocks of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

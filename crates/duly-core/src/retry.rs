@@ -118,7 +118,6 @@ impl Exponential {
         Ok(())
     }
 
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn wait(&self, nth: u32, seed: u64) -> Millis {
         let max_ms = self.max_backoff.ms() as f64;
         let exponent = i32::try_from(nth).unwrap_or(i32::MAX);

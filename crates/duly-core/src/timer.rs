@@ -106,21 +106,6 @@ impl Timer {
         }
     }
 
-    /// Creates a timer that replaces a pending one: new incarnation, revision of the old one + 1.
-    ///
-    /// # Errors
-    /// When the due time lies past 2200-01-01.
-    pub fn replacing(
-        old_revision: u32,
-        schedule: Schedule,
-        now: Timestamp,
-        incarnation: Incarnation,
-    ) -> Result<Self, Invalid> {
-        let mut timer = Self::new(schedule, now, incarnation)?;
-        timer.revision = old_revision.saturating_add(1);
-        Ok(timer)
-    }
-
     /// Applies a caller's change. If the timer is retrying, a change of due time, payload or headers begins
     /// a new occurrence: its delivery id differs, and attempts start at 0.
     ///
