@@ -38,9 +38,7 @@ pub mod resolve;
 pub mod signature;
 mod status;
 mod target;
-mod tcp;
 mod tls;
-mod tunnel;
 mod unsent;
 
 #[cfg(test)]
@@ -51,9 +49,8 @@ pub use options::Options;
 pub use tls::check_files;
 
 use self::{
-    connect::Connector, exchange::Reply, failure::Failure, options::Bounds, options::Timeouts,
-    pool::Pool, pool::PooledConnection, reply::BodyEnd, resolve::Resolver, target::Target,
-    tls::Tls, unsent::FLUSHED_WITHIN,
+    connect::Connector, exchange::Reply, options::Bounds, options::Timeouts, pool::Pool,
+    pool::PooledConnection, resolve::Resolver, target::Target, tls::Tls, unsent::FLUSHED_WITHIN,
 };
 
 /// Safety margin: an idle connection is closed this long before the receiver's announced time-out.
@@ -105,22 +102,22 @@ impl HttpSink {
         let timeout_at = started + envelope.destination.timeout.to_std();
         let ends_at = timeout_at.min(Instant::from_std(envelope.deadline));
         if ends_at <= started {
-            return Failure::not_sent("the time of the attempt had ended before it started").into();
+            return failure::not_sent("the time of the attempt had ended before it started");
         }
         let url = envelope.destination.url();
         let Some(target) = Target::of(url, &envelope.namespace) else {
-            return Failure::not_sent("the URL is neither http:// nor https://").into();
+            return failure::not_sent("the URL is neither http:// nor https://");
         };
         let addresses = &self.connector.addresses;
         if let Err(refused) = addresses.check_url(url) {
-            return Failure::not_sent(refused).into();
+            return failure::not_sent(refused);
         }
         if let Err(refused) = addresses.check_port(target.port) {
-            return Failure::not_sent(refused).into();
+            return failure::not_sent(refused);
         }
         match self.exchange(&envelope, &target, ends_at).await {
             Ok(reply) => self.verdict(reply, &target, ends_at).await,
-            Err(failure) => failure.into(),
+            Err(failed) => failed,
         }
     }
 
@@ -134,7 +131,7 @@ impl HttpSink {
         let sent_by = ends_at.min(Instant::now() + FLUSHED_WITHIN);
         match pooled {
             PooledConnection::Http1(connection) => {
-                if read.ended == BodyEnd::Whole
+                if read.is_whole
                     && let Some(for_at_most) = kept_for(&head)
                     && unsent.is_sent_by(sent_by).await
                 {

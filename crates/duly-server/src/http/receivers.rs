@@ -66,7 +66,7 @@ impl App {
                 AddressKind::Own => "at another address",
                 _ => "at a public address, or at one of a network in delivery.allow_networks",
             };
-            let allowed = format!("{place} ({} is {})", refused.address, refused.kind);
+            let allowed = format!("{place} ({} is {})", refused.address, refused.kind.as_str());
             return Err(Invalid::new(field(), shown(url), allowed));
         }
         let port = url.port_or_known_default().unwrap_or_default();

@@ -13,7 +13,6 @@
 //!    configuration: such a webhook would be an API call that no caller made.
 
 use std::{
-    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     ops::RangeInclusive,
 };
@@ -57,7 +56,7 @@ pub struct RefusedPort {
 
 /// The error of an address that may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("address {address} is refused: it is {kind}{}", .kind.remedy())]
+#[error("address {address} is refused: it is {}{}", .kind.as_str(), .kind.remedy())]
 pub struct RefusedAddress {
     /// The address as it was given or resolved.
     pub address: IpAddr,
@@ -101,12 +100,6 @@ impl AddressKind {
                  add its network to delivery.allow_networks"
             }
         }
-    }
-}
-
-impl fmt::Display for AddressKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

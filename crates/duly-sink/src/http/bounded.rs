@@ -65,14 +65,8 @@ impl ByteGrant {
 /// A stream with a grant.
 #[derive(Debug)]
 pub(super) struct Bounded<S> {
-    stream: S,
-    left: ByteGrant,
-}
-
-impl<S> Bounded<S> {
-    pub(super) const fn new(stream: S, left: ByteGrant) -> Self {
-        Self { stream, left }
-    }
+    pub(super) stream: S,
+    pub(super) left: ByteGrant,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
-    task::JoinHandle,
+    task::JoinSet,
     time::Instant,
 };
 
@@ -87,7 +87,7 @@ pub(super) enum SendError {
 pub(super) struct Http1 {
     sender: http1::SendRequest<Body>,
     grant: ByteGrant,
-    _task: ConnectionTask,
+    _task: JoinSet<()>,
 }
 
 impl Http1 {
@@ -96,16 +96,17 @@ impl Http1 {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let grant = ByteGrant::default();
-        let stream = Bounded::new(stream, grant.clone());
+        let stream = Bounded { stream, left: grant.clone() };
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
         // The result of the task is reported to the sender of a request.
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             connection.await.ok();
         });
-        Ok(Self { sender, grant, _task: ConnectionTask(task) })
+        Ok(Self { sender, grant, _task: task })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -154,7 +155,7 @@ impl Http2 {
     {
         let grant = ByteGrant::default();
         grant.set(CONTROL_BYTES);
-        let stream = Bounded::new(stream, grant.clone());
+        let stream = Bounded { stream, left: grant.clone() };
         let (alive, gone) = watch::channel(());
         let tasks = ConnectionTasks(gone);
         let (sender, connection) = http2::Builder::new(tasks.clone())
@@ -239,13 +240,9 @@ impl Http2 {
 
 /// A stream reserved for one exchange on an HTTP/2 connection; it is freed when dropped.
 #[derive(Debug)]
-pub(super) struct Stream(Arc<Http2>);
+pub(super) struct Stream(pub(super) Arc<Http2>);
 
 impl Stream {
-    pub(super) fn connection(&self) -> &Arc<Http2> {
-        &self.0
-    }
-
     /// Sends a request. At most `response_bytes_max` bytes are read of its reply. A receiver that sends
     /// more uses up the grant of the connection's other exchanges, and then loses the connection.
     pub(super) async fn send(
@@ -282,16 +279,6 @@ fn unsent_or_failed(mut error: TrySendError<Request<Body>>) -> SendError {
     match failure::caused_by::<h2::Error>(&error).and_then(h2::Error::reason) {
         Some(h2::Reason::REFUSED_STREAM) => SendError::Unsent,
         _ => SendError::Failed(error),
-    }
-}
-
-/// The task of an HTTP/1.1 connection; it is aborted when this is dropped.
-#[derive(Debug)]
-struct ConnectionTask(JoinHandle<()>);
-
-impl Drop for ConnectionTask {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

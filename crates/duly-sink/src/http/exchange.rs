@@ -25,13 +25,13 @@ use super::{
     HttpSink,
     connect::NewConnection,
     connection::SendError,
-    failure::Failure,
+    failure,
     pool::{PooledConnection, SINGLE_FLIGHT_WAIT},
-    request::{self, TargetForm},
+    request,
     target::{Scheme, Target},
     unsent::{FLUSHED_WITHIN, Unsent},
 };
-use crate::Envelope;
+use crate::{Delivery, Envelope};
 
 /// Most connections that may prove closed in one attempt.
 const UNSENT_MAX: usize = 3;
@@ -50,15 +50,11 @@ impl HttpSink {
         envelope: &Envelope,
         target: &Target<'_>,
         ends_at: Instant,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, Delivery> {
         for _ in 0..UNSENT_MAX {
             let mut pooled = self.connection(target, ends_at).await?;
-            let form = match pooled {
-                PooledConnection::Http1(_) => TargetForm::Path,
-                PooledConnection::Http2(_) => TargetForm::Whole,
-            };
-            let (request, unsent) = request::build(envelope, target, form, self.clock.now())
-                .map_err(Failure::not_sent)?;
+            let (request, unsent) = request::build(envelope, target, &pooled, self.clock.now())
+                .map_err(failure::not_sent)?;
             let sent_at = Instant::now();
             let head_by = ends_at.min(sent_at + self.timeouts.header);
             let sending = async {
@@ -75,12 +71,12 @@ impl HttpSink {
             let failed = match done {
                 Ok(Ok(response)) => return Ok(Reply { response, pooled, unsent }),
                 Ok(Err(SendError::Unsent)) => None,
-                Ok(Err(SendError::Failed(error))) => Some(Failure::lost(&error)),
-                Ok(Err(SendError::TooLong)) => Some(Failure::too_long()),
+                Ok(Err(SendError::Failed(error))) => Some(failure::lost(&error)),
+                Ok(Err(SendError::TooLong)) => Some(failure::too_long()),
                 Err(_elapsed) => {
                     let waited_ms = sent_at.elapsed().as_millis();
                     let which = if head_by < ends_at { " (webhook.header_timeout)" } else { "" };
-                    Some(Failure::timed_out(format_args!("within {waited_ms} ms{which}")))
+                    Some(failure::timed_out(format_args!("within {waited_ms} ms{which}")))
                 }
             };
             // Other deliveries need not find out that the connection is dead.
@@ -90,7 +86,7 @@ impl HttpSink {
             }
         }
         let reason = "the receiver closed every connection before anything could be sent";
-        Err(Failure::not_connected(reason))
+        Err(failure::not_connected(reason))
     }
 
     /// Returns a connection that is ready to send: a kept one, or a new one.
@@ -98,17 +94,17 @@ impl HttpSink {
         &self,
         target: &Target<'_>,
         ends_at: Instant,
-    ) -> Result<PooledConnection, Failure> {
+    ) -> Result<PooledConnection, Delivery> {
         let started = Instant::now();
         let connect_by = ends_at.min(started + self.timeouts.connect);
         match timeout_at(connect_by, self.kept_or_new(target)).await {
-            Ok(connected) => connected.map_err(Failure::not_connected),
+            Ok(connected) => connected.map_err(failure::not_connected),
             Err(_elapsed) if connect_by < ends_at => {
                 let waited_ms = started.elapsed().as_millis();
                 let reason = format!("none within {waited_ms} ms (webhook.connect_timeout)");
-                Err(Failure::not_connected(reason))
+                Err(failure::not_connected(reason))
             }
-            Err(_elapsed) => Err(Failure::not_connected("the time of the attempt ended first")),
+            Err(_elapsed) => Err(failure::not_connected("the time of the attempt ended first")),
         }
     }
 

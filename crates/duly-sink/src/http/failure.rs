@@ -11,58 +11,42 @@ use duly_core::timer::AttemptOutcome;
 use super::{bounded::TooLong, reply};
 use crate::Delivery;
 
-/// The reason why there is no reply.
-#[derive(Debug)]
-pub(super) struct Failure {
-    kind: AttemptOutcome,
-    reason: String,
+/// Creates the failure of a connection: nothing was sent.
+pub(super) fn not_connected(why: impl Display) -> Delivery {
+    Delivery::failed(AttemptOutcome::NotConnected, format!("no connection: {why}"))
 }
 
-impl Failure {
-    /// Creates the failure of a connection: nothing was sent.
-    pub(super) fn not_connected(why: impl Display) -> Self {
-        let reason = format!("no connection: {why}");
-        Self { kind: AttemptOutcome::NotConnected, reason }
-    }
-
-    /// Creates a failure before sending that is not a connection failure: nothing was sent.
-    pub(super) fn not_sent(why: impl Display) -> Self {
-        Self { kind: AttemptOutcome::NotConnected, reason: format!("not sent: {why}") }
-    }
-
-    /// Creates a time-out: the request was sent, at least in part, and no reply came in time.
-    pub(super) fn timed_out(why: impl Display) -> Self {
-        Self { kind: AttemptOutcome::TimedOut, reason: format!("no response {why}") }
-    }
-
-    /// Creates a lost connection: the request was sent, at least in part, and no reply can come any
-    /// more.
-    pub(super) fn lost(error: &hyper::Error) -> Self {
-        if caused_by::<TooLong>(error).is_some() {
-            return Self::too_long();
-        }
-        let reason = if error.is_timeout() {
-            "the connection was lost: the receiver did not reply to keep-alive probes".to_owned()
-        } else if error.is_parse() {
-            format!("the connection was closed: the response is not HTTP: {}", causes(error))
-        } else {
-            format!("the connection was lost before a response: {}", causes(error))
-        };
-        Self { kind: AttemptOutcome::ConnectionLost, reason }
-    }
-
-    /// Creates the failure of a reply that is longer than the limit; the request was sent.
-    pub(super) fn too_long() -> Self {
-        let reason = "the connection was closed: the response head exceeds \
-                      webhook.response_bytes_max";
-        Self { kind: AttemptOutcome::ConnectionLost, reason: reason.to_owned() }
-    }
+/// Creates a failure before sending that is not a connection failure: nothing was sent.
+pub(super) fn not_sent(why: impl Display) -> Delivery {
+    Delivery::failed(AttemptOutcome::NotConnected, format!("not sent: {why}"))
 }
 
-impl From<Failure> for Delivery {
-    fn from(failure: Failure) -> Self {
-        Self::failed(failure.kind, failure.reason)
+/// Creates a time-out: the request was sent, at least in part, and no reply came in time.
+pub(super) fn timed_out(why: impl Display) -> Delivery {
+    Delivery::failed(AttemptOutcome::TimedOut, format!("no response {why}"))
+}
+
+/// Creates a lost connection: the request was sent, at least in part, and no reply can come any
+/// more.
+pub(super) fn lost(error: &hyper::Error) -> Delivery {
+    if caused_by::<TooLong>(error).is_some() {
+        return too_long();
     }
+    let reason = if error.is_timeout() {
+        "the connection was lost: the receiver did not reply to keep-alive probes".to_owned()
+    } else if error.is_parse() {
+        format!("the connection was closed: the response is not HTTP: {}", causes(error))
+    } else {
+        format!("the connection was lost before a response: {}", causes(error))
+    };
+    Delivery::failed(AttemptOutcome::ConnectionLost, reason)
+}
+
+/// Creates the failure of a reply that is longer than the limit; the request was sent.
+pub(super) fn too_long() -> Delivery {
+    let reason = "the connection was closed: the response head exceeds \
+                  webhook.response_bytes_max";
+    Delivery::failed(AttemptOutcome::ConnectionLost, reason)
 }
 
 /// Returns the cause of this type, if there is one.

@@ -177,12 +177,12 @@ impl Pool {
     /// unless too many unsent bytes are left on it.
     pub(super) fn retire(&self, origin: &str, pooled: PooledConnection, unsent: Unsent) {
         let PooledConnection::Http2(stream) = pooled else { return };
-        stream.connection().add_unsent(unsent);
+        stream.0.add_unsent(unsent);
         let mut state = self.state.lock();
         let PoolState { origins, kept, .. } = &mut *state;
         if let Some(entry) = origins.get_mut(origin) {
             let before = entry.shared.len();
-            entry.shared.retain(|shared| !Arc::ptr_eq(shared, stream.connection()));
+            entry.shared.retain(|shared| !Arc::ptr_eq(shared, &stream.0));
             *kept -= before - entry.shared.len();
         }
     }

@@ -16,17 +16,8 @@ const EXCERPT_BYTES_MAX: usize = 1024;
 pub(super) struct ReplyBody {
     /// The beginning of the body.
     pub(super) kept: Vec<u8>,
-    /// `Whole` if the connection can be used again.
-    pub(super) ended: BodyEnd,
-}
-
-/// The end of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyEnd {
-    /// The whole body was read.
-    Whole,
-    /// The body was too long, too slow, or ended early.
-    Cut,
+    /// `true`: the whole body was read, so the connection can be used again.
+    pub(super) is_whole: bool,
 }
 
 /// Reads a body to its end if that comes within `bytes_max` and before `until`, and keeps its beginning.
@@ -38,7 +29,7 @@ pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -
         let frame = match tokio::time::timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => break,
-            Ok(Some(Err(_))) | Err(_) => return ReplyBody { kept, ended: BodyEnd::Cut },
+            Ok(Some(Err(_))) | Err(_) => return ReplyBody { kept, is_whole: false },
         };
         if let Some(chunk) = frame.data_ref() {
             seen_bytes += chunk.len();
@@ -46,10 +37,10 @@ pub(super) async fn read(mut body: Incoming, until: Instant, bytes_max: usize) -
             kept.extend_from_slice(&chunk[..chunk.len().min(left)]);
         }
         if seen_bytes > bytes_max {
-            return ReplyBody { kept, ended: BodyEnd::Cut };
+            return ReplyBody { kept, is_whole: false };
         }
     }
-    ReplyBody { kept, ended: BodyEnd::Whole }
+    ReplyBody { kept, is_whole: true }
 }
 
 /// Converts bytes to text. Invalid UTF-8 is replaced and control characters are escaped, so a reply can

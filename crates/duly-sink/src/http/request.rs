@@ -8,41 +8,33 @@ use http::{
 };
 use hyper::Request;
 
-use super::{connection::Body, headers, target::Target, unsent::Unsent};
+use super::{connection::Body, headers, pool::PooledConnection, target::Target, unsent::Unsent};
 use crate::Envelope;
 
 /// Default `User-Agent`; a timer or a destination may replace it.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Duly/", env!("CARGO_PKG_VERSION")));
 
-/// The form of the request's target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TargetForm {
-    /// HTTP/1.1: path and `Host`.
-    Path,
-    /// HTTP/2: the whole URL, from which the pseudo-headers are made.
-    Whole,
-}
-
-/// Creates the request for `envelope`, sent at `now`, and the [`Unsent`] that watches its body.
+/// Creates the request for `envelope`, sent at `now` over `pooled`, and the [`Unsent`] that watches its body.
 ///
 /// # Errors
 /// A sentence for operators, without the invalid value.
 pub(super) fn build(
     envelope: &Envelope,
     target: &Target<'_>,
-    form: TargetForm,
+    pooled: &PooledConnection,
     now: Timestamp,
 ) -> Result<(Request<Body>, Unsent), String> {
     let mut headers = headers::build(envelope, now)?;
     headers.entry(USER_AGENT).or_insert(AGENT);
-    let text = match form {
-        TargetForm::Path => {
+    let text = match pooled {
+        PooledConnection::Http1(_) => {
             let host = HeaderValue::from_str(target.authority())
                 .map_err(|_| "the URL's host cannot be sent".to_owned())?;
             headers.insert(HOST, host);
             target.path()
         }
-        TargetForm::Whole => &target.url[..url::Position::AfterQuery],
+        // The pseudo-headers are made from the whole URL.
+        PooledConnection::Http2(_) => &target.url[..url::Position::AfterQuery],
     };
     let uri = Uri::try_from(text).map_err(|error| format!("the URL cannot be sent: {error}"))?;
     let body = envelope.payload.as_ref().map_or_else(Bytes::new, |payload| payload.bytes.clone());
