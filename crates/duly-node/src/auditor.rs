@@ -132,7 +132,7 @@ fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     let name = |lane: &Lane| format!("{} of namespace {}", lane.key.label(), lane.namespace);
     let names = neglected.iter().take(NAMED_MAX).map(|(_, lane)| name(lane)).collect();
     let before = std::mem::replace(&mut *shared.watch.neglected.lock(), names);
-    Recorder::neglected(neglected.len(), neglected.len());
+    Recorder::neglected(neglected.len());
     if neglected.is_empty() {
         if !before.is_empty() {
             tracing::info!("all lanes with timers due make progress again");

@@ -36,7 +36,7 @@ pub(crate) struct ClaimContext {
 /// Starts the attempt of a claimed firing, which holds the permit.
 pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim: ClaimContext) {
     let lane = Lane { namespace: firing.namespace.clone(), key: firing.lane.clone() };
-    let slot = Slot::new(Arc::clone(shared), lane, permit);
+    let slot = Slot { shared: Arc::clone(shared), lane, permit, is_reported: false };
     let attempt = Attempt {
         shared: Arc::clone(shared),
         token: firing.token.clone(),
@@ -54,7 +54,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         (None, Receiver::Fallback) => {
             // The fallback was removed between plan and claim, and the breaker of the lane's own
             // receiver is open.
-            attempt.conclude(SettleVerdict::Release);
+            attempt.settle(SettleVerdict::Release);
             return;
         }
         (_, Receiver::Own) => firing.destination,
@@ -62,7 +62,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
     let Destination::Http(destination) = chosen else {
         let reason = "this node cannot deliver to the timer's destination";
         let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
-        attempt.conclude(verdict(delivery));
+        attempt.settle(verdict(delivery));
         return;
     };
     let boot = shared.clock.boot();
@@ -72,7 +72,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
     // already.
     let may_send = shared.nodes.may_send(claim.member_id, boot);
     if may_send_for.is_zero() || !may_send || shared.phases.now() >= Phase::CutOff {
-        attempt.conclude(SettleVerdict::Release);
+        attempt.settle(SettleVerdict::Release);
         return;
     }
     let kind = AttemptKind::of(firing.attempt);
@@ -99,13 +99,13 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         biased;
         delivery = shared.sink.deliver(envelope) => delivery,
         () = shared.phases.reached(Phase::CutOff) => {
-            attempt.conclude(lease_lost(Wait::None, "the node stopped before the receiver replied"));
+            attempt.settle(lease_lost(Wait::None, "the node stopped before the receiver replied"));
             return;
         }
         () = tokio::time::sleep(time_limit) => {
             shared.watch.restarted("a delivery", "did not end at its time-out");
             attempt.report(ReceiverHealth::Bad);
-            attempt.conclude(lease_lost(Wait::Policy, "the delivery did not end at its time-out"));
+            attempt.settle(lease_lost(Wait::Policy, "the delivery did not end at its time-out"));
             return;
         }
     };
@@ -125,7 +125,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
             "attempt failed; the retry policy decides what follows"
         );
     }
-    attempt.conclude(verdict(delivery));
+    attempt.settle(verdict(delivery));
 }
 
 /// Returns the health of the receiver as the attempt shows it. A receiver that rejects a firing for good
@@ -168,7 +168,7 @@ impl Attempt {
         if fallback.is_some_and(|fallback| attempt > fallback.after_attempts) {
             slot.divert();
         }
-        slot.receiver()
+        slot.permit.to
     }
 
     /// Reports the health of the receiver at once, before the verdict is durable.
@@ -176,10 +176,6 @@ impl Attempt {
         if let Some(slot) = &mut self.slot {
             slot.report(health);
         }
-    }
-
-    fn conclude(mut self, verdict: SettleVerdict) {
-        self.settle(verdict);
     }
 
     fn settle(&mut self, verdict: SettleVerdict) {

@@ -102,7 +102,8 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(shards: u16, options: &Options) -> Self {
+    /// `is_shared`: several nodes share the store, and the limits apply to all of them together.
+    pub(crate) fn new(shards: u16, options: &Options, is_shared: bool) -> Self {
         let workers_max = options.workers_max;
         Self {
             workers_max: workers_max.max(1),
@@ -111,18 +112,12 @@ impl Lanes {
             bytes: AttemptBytes::new(options.bytes_max),
             lanes: KnownLanes::new(workers_max),
             namespaces: FxHashMap::default(),
-            backlogs: (0..shards).map(|_| Backlog::default()).collect(),
+            backlogs: (0..shards).map(|_| Backlog::new()).collect(),
             fallbacks: Fallbacks::default(),
-            quotas: None,
+            quotas: is_shared.then(LaneQuotas::default),
             #[cfg(test)]
             lost: None,
         }
-    }
-
-    /// Enables quotas: several nodes share the store, and the limits apply to all of them together.
-    #[must_use]
-    pub(crate) fn shared(self) -> Self {
-        Self { quotas: Some(LaneQuotas::default()), ..self }
     }
 
     /// Returns the number of attempts under way.

@@ -66,8 +66,7 @@ impl Node {
     ) -> Handle {
         let shards = store.shards();
         let nodes = Nodes::new(&*store, options.name.clone());
-        let lanes = Lanes::new(shards, &options);
-        let lanes = if nodes.is_shared() { lanes.shared() } else { lanes };
+        let lanes = Lanes::new(shards, &options, nodes.is_shared());
         let notifiers: Arc<[Notifier]> = (0..shards).map(|_| Notifier::default()).collect();
         let (settlers, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();

@@ -7,7 +7,7 @@
 //! 1. The leases of an evicted member are ended in our shards at once.
 //! 2. In shards that became ours, and now and then in all of ours, the store is asked for the holders of
 //!    leases. A holder that no coordinator shard knows is named dead like a member that stalls. So the
-//!    leases of nodes that died unobserved are ended too ([`suspects`]).
+//!    leases of nodes that died unobserved are ended too ([`heartbeats`]).
 //! 3. The owner of a shard announces claimable firings to the waiting lease calls of other nodes.
 //!
 //! Calls to shards run concurrently to the heartbeats: a shard that does not reply must not stop the
@@ -17,7 +17,6 @@
 mod announce;
 mod heartbeats;
 pub(crate) mod membership;
-mod suspects;
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},

@@ -30,13 +30,11 @@ use crate::{
 };
 
 mod claim;
-mod expected;
 mod hints;
 mod stream_leases;
 mod waiters;
 
-use expected::ExpectedFirings;
-use hints::Hints;
+use hints::{ExpectedFirings, Hints};
 pub use stream_leases::{PendingReply, StreamLeases};
 use waiters::{EmptyClaim, Serve, WaitMode, Waiters};
 

@@ -18,19 +18,11 @@ use crate::lanes::{Activity, AttemptKind, BreakerState, LaneMetrics};
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
 
-/// The delivery mode of a firing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DeliveryMode {
-    Push,
-    Pull,
-}
-
-impl DeliveryMode {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pull => "pull",
-        }
+duly_core::named_enum! {
+    /// Mode of a delivery, named as in metrics.
+    pub enum DeliveryMode {
+        Push = "push",
+        Pull = "pull",
     }
 }
 
@@ -102,7 +94,6 @@ impl Recorder {
     }
 
     /// Records the number of lanes by activity and by breaker state.
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn lanes(counts: &LaneMetrics) {
         for (activity, count) in Activity::ALL.iter().zip(counts.activities) {
             metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
@@ -115,7 +106,6 @@ impl Recorder {
 
     /// Records the number of push lanes whose firings go to their fallback, and the breakers of
     /// fallbacks.
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn fallbacks(diverted: usize, breakers: [usize; 3]) {
         metrics::gauge!(names::LANES_DIVERTED).set(diverted as f64);
         for (breaker, count) in BreakerState::ALL.iter().zip(breakers) {
@@ -125,23 +115,19 @@ impl Recorder {
     }
 
     /// Records the number of namespaces with due firings and no consumer that leases them.
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(crate) fn unleased(count: usize) {
         metrics::gauge!(names::NAMESPACES_UNLEASED).set(count as f64);
     }
 
-    /// Records the lanes that the auditor found neglected: `now` at its last audit. Adds `more` to the
-    /// count of findings.
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    pub(crate) fn neglected(now: usize, more: usize) {
-        metrics::gauge!(names::LANES_NEGLECTED).set(now as f64);
+    /// Records the number of lanes that the last audit found neglected, and adds it to the findings.
+    pub(crate) fn neglected(count: usize) {
+        metrics::gauge!(names::LANES_NEGLECTED).set(count as f64);
         metrics::counter!(names::AUDIT_FINDINGS_TOTAL, "kind" => "neglected")
-            .increment(more as u64);
+            .increment(count as u64);
     }
 
     /// Records the number of waiting lease calls.
     pub(crate) fn waiters(count: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         metrics::gauge!(names::LEASE_WAITERS).set(count as f64);
     }
 

@@ -51,27 +51,18 @@ pub(crate) struct UnsettledVerdict {
 /// A slot of a lane; it is freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    shared: Arc<Shared>,
-    lane: Lane,
-    permit: Permit,
-    is_reported: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lane: Lane,
+    pub(crate) permit: Permit,
+    pub(crate) is_reported: bool,
 }
 
 impl Slot {
-    pub(crate) fn new(shared: Arc<Shared>, lane: Lane, permit: Permit) -> Self {
-        Self { shared, lane, permit, is_reported: false }
-    }
-
     /// Reports the health of the receiver to the lane; only the first report counts.
     pub(crate) fn report(&mut self, health: ReceiverHealth) {
         if !std::mem::replace(&mut self.is_reported, true) {
             self.shared.report(&self.lane, self.permit, health);
         }
-    }
-
-    /// Returns the receiver of the attempt.
-    pub(crate) const fn receiver(&self) -> Receiver {
-        self.permit.to
     }
 
     /// Diverts the attempt to the fallback, if the fallback's breaker admits it. A probe is not

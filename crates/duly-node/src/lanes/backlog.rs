@@ -30,7 +30,7 @@ const STALE_MAX: usize = 64;
 const WAITING_MAX: usize = 1 << 18;
 
 /// The waiting lanes, each with its demand.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Backlog {
     waiting: FxHashMap<Lane, Waiting>,
     /// Most lanes that wait at once.
@@ -64,22 +64,6 @@ pub(super) struct Waiting {
     pub(super) is_marked: bool,
 }
 
-impl Default for Backlog {
-    fn default() -> Self {
-        Self {
-            waiting: FxHashMap::default(),
-            waiting_max: WAITING_MAX,
-            starved_count: 0,
-            starved_of_first: 0,
-            starved: Drr::default(),
-            queued: FxHashSet::default(),
-            next: VecDeque::new(),
-            timed: BTreeSet::new(),
-            starved_to_plan: 0,
-        }
-    }
-}
-
 /// The demand of a lane, with its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
@@ -102,6 +86,10 @@ impl Waiting {
 }
 
 impl Backlog {
+    pub(super) fn new() -> Self {
+        Self { waiting_max: WAITING_MAX, ..Self::default() }
+    }
+
     /// Stores the demand that a lane has left; a lane without demand is removed. A lane that is in the
     /// round-robin queue keeps its place.
     pub(super) fn remember(&mut self, lane: &Lane, waiting: Waiting) {

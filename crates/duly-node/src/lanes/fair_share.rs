@@ -18,28 +18,22 @@ const RESERVE_PART: usize = 4;
 /// while all namespaces wait.
 const TURN_PART: usize = 8;
 
-/// First attempt or retry: two kinds of firings, neither of which may starve the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) enum AttemptKind {
-    /// The first attempt of an occurrence.
-    First,
-    /// Any later attempt.
-    #[default]
-    Retry,
+duly_core::named_enum! {
+    /// First attempt or retry: two kinds of firings, neither of which may starve the other.
+    #[derive(Default)]
+    pub enum AttemptKind {
+        /// The first attempt of an occurrence.
+        First = "first",
+        /// Any later attempt.
+        #[default]
+        Retry = "retry",
+    }
 }
 
 impl AttemptKind {
     /// Returns the kind of an attempt by its number, from 1.
     pub(crate) const fn of(attempt: u32) -> Self {
         if attempt <= 1 { Self::First } else { Self::Retry }
-    }
-
-    /// Returns the name in metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Retry => "retry",
-        }
     }
 }
 

@@ -86,7 +86,7 @@ struct Model {
 impl Model {
     fn new(workers_max: usize, cap: u32, weight: u32) -> Self {
         Self {
-            lanes: Lanes::new(1, &options(workers_max, 256)),
+            lanes: Lanes::new(1, &options(workers_max, 256), false),
             settings: settings(cap, weight),
             special: BTreeMap::new(),
             due: BTreeMap::new(),

@@ -20,9 +20,8 @@ use tokio::{
 
 use super::{
     ShardRole,
-    membership::{HEARTBEAT_INTERVAL, Membership, MembershipChanges, RejoinReason},
+    membership::{ACTS_FOR, HEARTBEAT_INTERVAL, Membership, MembershipChanges, RejoinReason},
     new_member_id,
-    suspects::Suspects,
 };
 use crate::{phase::Phase, pull, state::Shared};
 
@@ -37,7 +36,7 @@ const HOLDERS_EVERY: Duration = Duration::from_secs(30);
 /// Time between two updates of progress counters. A rollback is reported only if it is longer.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 /// Shards that are queried at the same time.
-pub(super) const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 16;
 
 /// Runs the heartbeat loops until the node has left. Returns at once if the store is not shared.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -289,4 +288,65 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
             () = shared.phases.reached(Phase::Draining) => return,
         }
     }
+}
+
+/// Shards to query for holders of leases that are no members, so that their leases can be ended.
+///
+/// Shards are queried concurrently to the heartbeats, so one that does not reply stops no heartbeat. A
+/// holder that is no member is watched like a member that stalls: it is gone when a majority of the
+/// coordinator shards has evicted it.
+#[derive(Debug, Default)]
+struct Suspects(Arc<Mutex<QueryState>>);
+
+#[derive(Debug, Default)]
+struct QueryState {
+    wanted: Vec<ShardId>,
+    is_querying: bool,
+}
+
+impl Suspects {
+    fn request(&self, shards: impl IntoIterator<Item = ShardId>) {
+        self.0.lock().wanted.extend(shards);
+    }
+
+    /// Starts to query the holders of leases in those of the wanted shards that this node owns.
+    fn query_holders(&self, shared: &Arc<Shared>) {
+        let mut wanted = {
+            let mut state = self.0.lock();
+            if state.wanted.is_empty() || state.is_querying {
+                return;
+            }
+            state.is_querying = true;
+            std::mem::take(&mut state.wanted)
+        };
+        wanted.sort_unstable();
+        wanted.dedup();
+        let now = shared.clock.boot();
+        wanted.retain(|shard| shared.nodes.shard_role(*shard, now) == ShardRole::Owner);
+        let (shared, state) = (Arc::clone(shared), Arc::clone(&self.0));
+        tokio::spawn(async move {
+            let unanswered = suspect_holders(wanted, &shared).await;
+            let mut state = state.lock();
+            state.is_querying = false;
+            state.wanted.extend(unanswered);
+        });
+    }
+}
+
+/// Watches the holders of leases in these shards; returns the shards that did not reply.
+async fn suspect_holders(wanted: Vec<ShardId>, shared: &Shared) -> Vec<ShardId> {
+    let (Some(deployment), Some(nodes)) = (shared.store.deployment(), &shared.nodes.shared) else {
+        return Vec::new();
+    };
+    let queries = stream::iter(wanted).map(async |shard| {
+        let Ok(Ok(holders)) = timeout(ACTS_FOR, deployment.holders(shard)).await else {
+            return Some(shard);
+        };
+        let mut nodes = nodes.lock();
+        for holder in holders {
+            nodes.suspect(holder);
+        }
+        None
+    });
+    queries.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }

@@ -39,7 +39,6 @@ use duly_store::{
     },
 };
 
-mod owners;
 mod view;
 
 use view::CoordinatorView;
@@ -386,12 +385,24 @@ impl Membership {
         }
     }
 
-    /// Returns the owner of a shard, of the members that work.
+    /// Returns the owner of a shard, of the members that work: the one with the highest hash of (member
+    /// id, shard). This is rendezvous hashing (Thaler and Ravishankar, 1998). When a member leaves, only
+    /// its own shards move.
     fn owner(&self, shard: ShardId) -> Option<MemberId> {
         let others = self.others.values().filter(|other| other.presence == MembershipStage::Here);
         let us = Some(self.member_id).filter(|_| self.acted_at.is_some() && !self.is_leaving);
-        owners::owner(others.map(|other| other.member_id).chain(us), shard)
+        let members = others.map(|other| other.member_id).chain(us);
+        members.max_by_key(|member_id| (weight(*member_id, shard), *member_id))
     }
+}
+
+/// Returns the weight of a member for a shard: the finalizer of MurmurHash3 over both. Every node must
+/// compute the same weights.
+fn weight(member_id: MemberId, shard: ShardId) -> u64 {
+    let mut x = member_id.0 ^ (u64::from(shard.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
 }
 
 fn views(list: &Coordinators) -> Vec<CoordinatorView> {

@@ -44,7 +44,7 @@ fn is_open(lanes: &mut Lanes, namespace: &NamespaceName) -> bool {
 
 #[test]
 fn old_failures_do_not_reopen_a_fallback_breaker() {
-    let mut lanes = Lanes::new(1, &options(10, 10));
+    let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     // An attempt starts meanwhile.
@@ -61,7 +61,7 @@ fn old_failures_do_not_reopen_a_fallback_breaker() {
 
 #[test]
 fn a_fallback_is_seen_with_its_breaker() {
-    let mut lanes = Lanes::new(1, &options(10, 10));
+    let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
     let seen = |lanes: &Lanes, ms| {
         let load = lanes.fallback(&name("shop"), at(ms));
@@ -89,7 +89,7 @@ fn a_fallback_is_seen_with_its_breaker() {
 
 #[test]
 fn failures_count_also_right_after_a_success() {
-    let mut lanes = Lanes::new(1, &options(10, 10));
+    let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
     let admission = lanes.divert(&shop, at(0)).unwrap();
     report(&mut lanes, &shop, admission, ReceiverHealth::Good);
@@ -101,7 +101,7 @@ fn failures_count_also_right_after_a_success() {
 
 #[test]
 fn reports_to_a_dropped_breaker_are_ignored() {
-    let mut lanes = Lanes::new(1, &options(10, 10));
+    let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     let also_before = lanes.divert(&shop, at(1_000)).unwrap();
@@ -122,7 +122,7 @@ fn reports_to_a_dropped_breaker_are_ignored() {
 #[test]
 fn p10_fallback_breakers_are_bounded() {
     let mut most_idle = 0;
-    let mut lanes = Lanes::new(1, &options(10, 10));
+    let mut lanes = Lanes::new(1, &options(10, 10), false);
     for i in 0..3 * IDLE_REMEMBERED_MAX {
         let namespace = name(&format!("idle{i}"));
         let admission = lanes.divert(&namespace, at(0)).unwrap();

@@ -214,7 +214,7 @@ fn a_rate_is_divided_between_nodes() {
 
 #[test]
 fn one_request_covers_the_demand_of_all_shards() {
-    let mut lanes = crate::lanes::Lanes::new(8, &crate::lanes::tests::options(64, 16)).shared();
+    let mut lanes = crate::lanes::Lanes::new(8, &crate::lanes::tests::options(64, 16), true);
     let settings = Arc::new(Settings::default());
     for shard in (0..8).map(ShardId) {
         let ready = ReadyLane { lane: lane(), first: 2, retry: 1, settings: Arc::clone(&settings) };
