@@ -95,9 +95,7 @@ impl MemoryStore {
         self.wakeups.send_modify(|count| *count += 1);
         answer
     }
-}
 
-impl MemoryStore {
     /// Returns the future of a call to the only shard; a call to any other shard is refused.
     fn on_shard<'a, T: Send + 'a>(
         &'a self,
@@ -219,7 +217,7 @@ impl Store for MemoryStore {
     }
 
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
-        async move { Ok(self.read(|state, _| Some(state.namespaces.get(&name)?.to_namespace()))) }
+        async move { Ok(self.read(|state, _| Some(state.namespaces.get(&name)?.own.clone()))) }
             .boxed()
     }
 

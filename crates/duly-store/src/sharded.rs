@@ -15,10 +15,9 @@ use futures::future::{join_all, try_join_all};
 
 use crate::{
     Command, Error, Forecast, ForecastRequest, ListRequest, Outcome, Page, Refusal, Result,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, query::Position,
 };
 
-mod pages;
 #[cfg(test)]
 mod tests;
 
@@ -132,7 +131,7 @@ impl<'a> Sharded<'a> {
             }
             pages.push(page?);
         }
-        Ok(pages::merge(pages, request.limit))
+        Ok(merge_pages(pages, request.limit))
     }
 
     /// Returns the counts of a namespace, with its lanes in order of their keys; `None` if no shard has the
@@ -185,17 +184,12 @@ impl<'a> Sharded<'a> {
             return Err(error.clone());
         }
         for (indexes, reply) in replies {
-            match reply {
-                Ok(outcomes) => {
-                    for (index, outcome) in indexes.into_iter().zip(outcomes) {
-                        results[index] = Some(Ok(outcome));
-                    }
-                }
-                Err(error) => {
-                    for index in indexes {
-                        results[index] = Some(Err(error.clone()));
-                    }
-                }
+            let mut reply = reply.map(Vec::into_iter);
+            for index in indexes {
+                results[index] = match &mut reply {
+                    Ok(outcomes) => outcomes.next().map(Ok),
+                    Err(error) => Some(Err(error.clone())),
+                };
             }
         }
         Ok(results.into_iter().map(|it| it.unwrap_or_else(|| Err(no_outcome()))).collect())
@@ -215,4 +209,34 @@ const fn rank(outcome: &Outcome) -> u8 {
 
 fn no_outcome() -> Error {
     Error::InDoubt { reason: "the store returned no outcome for it".into() }
+}
+
+/// Merges one page of each shard into one page of at most `limit` timers, in the order of a single list.
+///
+/// Every shard returns a page from the same position on. The pages are merged up to the position that the
+/// slowest shard has reached, so the next page never has to go back.
+fn merge_pages(mut pages: Vec<Page>, limit: usize) -> Page {
+    if let [_] = pages[..] {
+        return pages.swap_remove(0);
+    }
+    let examined = pages.iter().map(|page| page.examined).sum();
+    let reached: Option<Position> = pages.iter().filter_map(|page| page.next.clone()).min();
+    let timers = pages.into_iter().flat_map(|page| page.timers);
+    let mut positioned: Vec<_> = timers.map(|view| (Position::of(&view), view)).collect();
+    positioned.sort_by(|a, b| a.0.cmp(&b.0));
+    let count = positioned.len();
+    if let Some(reached) = &reached {
+        positioned.retain(|(position, _)| position <= reached);
+    }
+    let has_withheld = positioned.len() < count;
+    let is_cut = positioned.len() > limit;
+    positioned.truncate(limit);
+    let next = if is_cut {
+        positioned.last().map(|(position, _)| position.clone())
+    } else if has_withheld || reached.is_some() {
+        reached
+    } else {
+        None
+    };
+    Page { timers: positioned.into_iter().map(|(_, view)| view).collect(), next, examined }
 }

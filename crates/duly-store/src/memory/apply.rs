@@ -30,11 +30,11 @@ impl NamespaceState {
             letter: dead.cloned().map(Box::new),
         };
         let decision = operate(operation, known, &self.context(random.next_u64(), now))?;
-        if let Err(too_large) = answer.check(|| decision.read_bytes(&self.name)) {
+        if let Err(too_large) = answer.check(|| decision.read_bytes(&self.own.name)) {
             return Ok(Outcome::Failed(too_large.into()));
         }
         let Decision { effect, quota_use, .. } = &decision;
-        if let (true, Some(rate)) = (quota_use.schedule, self.settings.limits.schedule_rate()) {
+        if let (true, Some(rate)) = (quota_use.schedule, self.own.settings.limits.schedule_rate()) {
             self.schedules.take(rate, now.boot, 1);
         }
         match (effect, letter) {
@@ -42,13 +42,13 @@ impl NamespaceState {
             (Some(effect), _) => self.write(effect.clone()),
             (None, _) => {}
         }
-        Ok(Outcome::of(decision, &self.name, now.wall))
+        Ok(Outcome::of(decision, &self.own.name, now.wall))
     }
 
     /// Returns the dead letter that an operation names, or that of the firing that it imports.
     fn dead_letter_of(&self, operation: &Operation) -> Option<DeliveryId> {
         match operation {
-            Operation::Import { timer } => Some(timer.delivery_id(self.name.as_str())),
+            Operation::Import { timer } => Some(timer.delivery_id(self.own.name.as_str())),
             Operation::Redrive { letter, .. } | Operation::Purge { letter } => match letter {
                 DeadLetterId::Timer(id) => self.latest_dead_letter(id),
                 DeadLetterId::Delivery(delivery_id) => Some(*delivery_id),
@@ -58,14 +58,20 @@ impl NamespaceState {
     }
 
     pub(super) fn context(&self, random: u64, now: ClockReading) -> Context<'_> {
-        let rate = self.settings.limits.schedule_rate();
+        let rate = self.own.settings.limits.schedule_rate();
         let rate = rate.filter(|rate| self.schedules.available(*rate, now.boot) == 0);
         let usage = Usage {
             pending: self.live.len() as u64,
             dead: self.dead.len() as u64,
             schedule_in: rate.map_or(Duration::ZERO, |rate| self.schedules.next_in(rate, now.boot)),
         };
-        Context { namespace: &self.name, settings: &self.settings, usage, now: now.both(), random }
+        Context {
+            namespace: &self.own.name,
+            settings: &self.own.settings,
+            usage,
+            now: now.both(),
+            random,
+        }
     }
 
     /// Writes an effect into the maps and the totals.
@@ -81,7 +87,7 @@ impl NamespaceState {
                 self.add_origin(timer.spec.destination.as_ref());
                 self.tombstones.remove(&timer.id);
                 if cause == Cause::Redriven {
-                    self.dead.remove(&timer.delivery_id(self.name.as_str()));
+                    self.dead.remove(&timer.delivery_id(self.own.name.as_str()));
                 }
                 self.live.insert(timer.id.clone(), LiveTimer { timer: *timer, lease: None });
             }
@@ -92,7 +98,7 @@ impl NamespaceState {
                 };
                 *total += 1;
                 self.live.remove(&tombstone.id);
-                if self.settings.retention > Millis::ZERO {
+                if self.own.settings.retention > Millis::ZERO {
                     let number = self.number_next();
                     self.tombstones
                         .insert(tombstone.id.clone(), Numbered { number, value: *tombstone });
@@ -106,7 +112,7 @@ impl NamespaceState {
                     self.live.remove(&timer.id);
                 }
                 let number = self.number_next();
-                let letter = timer.delivery_id(self.name.as_str());
+                let letter = timer.delivery_id(self.own.name.as_str());
                 self.dead.insert(letter, Numbered { number, value: *timer });
             }
             Effect::Purge | Effect::Extend(_) => {

@@ -38,7 +38,7 @@ impl MemoryState {
         let mut ready = Ready { next_due_in: self.next_due_in(now), ..Ready::default() };
         let granting = self.namespaces.values().filter(|namespace| namespace.grants_claims());
         for namespace in granting {
-            if after.is_some_and(|after| namespace.name.as_str().as_bytes() <= after.own()) {
+            if after.is_some_and(|after| namespace.own.name.as_str().as_bytes() <= after.own()) {
                 continue;
             }
             let lanes = namespace.ready_lanes(now);
@@ -78,7 +78,7 @@ impl MemoryState {
                 let nonce = self.random.next_u64();
                 let token = token(shard, self.store_id, nonce);
                 let issued = IssuedToken {
-                    namespace: namespace.name.clone(),
+                    namespace: namespace.own.name.clone(),
                     namespace_number: namespace.number,
                     id: id.clone(),
                 };
@@ -122,7 +122,7 @@ impl MemoryState {
             Some(_) => None,
             None => live.claimable_in(now).map(Millis::to_std),
         });
-        let resumes = self.namespaces.values().filter_map(|namespace| namespace.resumes_at);
+        let resumes = self.namespaces.values().filter_map(|namespace| namespace.own.resumes_at);
         let resumes = resumes.map(|at| at.saturating_since(now.wall).to_std());
         moments.chain(resumes).min()
     }
@@ -141,7 +141,7 @@ impl NamespaceState {
     /// Returns the present lane of a timer.
     pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
         match &timer.spec.destination {
-            None => self.settings.destination.lane_key(),
+            None => self.own.settings.destination.lane_key(),
             Some(Destination::Pull) => LaneKey::Pull,
             Some(http @ Destination::Http(_)) => {
                 let key = http.lane_key();
@@ -152,12 +152,12 @@ impl NamespaceState {
 
     /// Returns `true` if the namespace grants claims.
     pub(super) fn grants_claims(&self) -> bool {
-        !self.paused && !self.is_dead_full()
+        !self.own.paused && !self.is_dead_full()
     }
 
     /// Returns `true` if the namespace has reached its limit of dead letters.
     pub(super) fn is_dead_full(&self) -> bool {
-        self.dead.len() as u64 >= self.settings.limits.max_dead
+        self.dead.len() as u64 >= self.own.settings.limits.max_dead
     }
 
     /// Returns the claimable timers of a lane.
@@ -180,10 +180,10 @@ impl NamespaceState {
             }
         }
         let lanes = counts.into_iter().map(|(key, (first, retry))| ReadyLane {
-            lane: Lane { namespace: self.name.clone(), key },
+            lane: Lane { namespace: self.own.name.clone(), key },
             first,
             retry,
-            settings: Arc::clone(&self.settings),
+            settings: Arc::clone(&self.own.settings),
         });
         lanes.collect()
     }
@@ -219,7 +219,7 @@ impl NamespaceState {
         let granted = Transition::Move(State::InFlight);
         assert_eq!(allowed, granted, "only claimable timers are picked");
         let length = match request.owner {
-            Owner::Consumer { lease } => Some(lease.unwrap_or(self.settings.lease)),
+            Owner::Consumer { lease } => Some(lease.unwrap_or(self.own.settings.lease)),
             Owner::Node(_) => None,
         };
         let lease = Lease {
@@ -231,14 +231,14 @@ impl NamespaceState {
             ends_boot: length.map_or(Duration::MAX, |length| now.boot + length.to_std()),
             leased_until: length.map(|length| now.wall.saturating_add(length)),
         };
-        let lane = Lane { namespace: self.name.clone(), key: self.lane_of(timer) };
+        let lane = Lane { namespace: self.own.name.clone(), key: self.lane_of(timer) };
         let firing = Firing::new(
             timer.clone(),
             token,
             &lane,
             timer.claimable_at(),
             lease.leased_until,
-            Arc::clone(&self.settings),
+            Arc::clone(&self.own.settings),
         );
         if let Some(live) = self.live.get_mut(id) {
             live.lease = Some(lease);

@@ -6,28 +6,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
 use duly_core::{
-    DeliveryId, Millis, NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone,
-    destination::LaneKey, rate::Gcra, settle::HeldLease,
+    DeliveryId, Millis, State, Timer, TimerId, Timestamp, Tombstone, destination::LaneKey,
+    rate::Gcra, settle::HeldLease,
 };
 
 use super::clock::ClockReading;
-use crate::{Owner, TimerView, query::Totals};
+use crate::{Owner, TimerView, namespaces::Namespace, query::Totals};
 
 /// A namespace and its data.
 #[derive(Debug)]
 pub(super) struct NamespaceState {
-    pub(super) name: NamespaceName,
+    pub(super) own: Namespace,
     pub(super) number: u64,
-    pub(super) settings: Arc<Settings>,
-    pub(super) paused: bool,
-    pub(super) resumes_at: Option<Timestamp>,
-    pub(super) created_at: Timestamp,
-    pub(super) updated_at: Timestamp,
     /// `true`: only [`Put::IfAbsent`](crate::namespaces::Put::IfAbsent) has written its settings.
     pub(super) implicit: bool,
     /// The start of its idle time by the boot clock, as seen by background passes.
@@ -126,14 +120,14 @@ impl NamespaceState {
             return Some(self.view_live(live, now));
         }
         if let Some(tombstone) = self.tombstones.get(id) {
-            return Some(TimerView::tombstone(self.name.clone(), tombstone.value.clone()));
+            return Some(TimerView::tombstone(self.own.name.clone(), tombstone.value.clone()));
         }
         let delivery_id = self.latest_dead_letter(id)?;
         Some(self.view_dead(&self.dead[&delivery_id].value))
     }
 
     pub(super) fn view_live(&self, live: &LiveTimer, now: ClockReading) -> TimerView {
-        let mut view = TimerView::whole(self.name.clone(), live.state(now), live.timer.clone());
+        let mut view = TimerView::whole(self.own.name.clone(), live.state(now), live.timer.clone());
         view.leased_until = live.lease.and_then(|lease| lease.leased_until);
         view.attempt_under_way = live.lease.map(|lease| lease.attempt);
         view.claimed_at = live.lease.map(|lease| lease.claimed_at);
@@ -141,7 +135,7 @@ impl NamespaceState {
     }
 
     pub(super) fn view_dead(&self, timer: &Timer) -> TimerView {
-        TimerView::whole(self.name.clone(), State::Dead, timer.clone())
+        TimerView::whole(self.own.name.clone(), State::Dead, timer.clone())
     }
 
     /// Returns the latest dead letter of a timer.
@@ -152,7 +146,7 @@ impl NamespaceState {
 
     /// Removes the tombstones that ended first while there are too many.
     pub(super) fn trim_tombstones(&mut self) {
-        while self.tombstones.len() as u64 > self.settings.limits.max_retained {
+        while self.tombstones.len() as u64 > self.own.settings.limits.max_retained {
             let oldest = self.tombstones.iter().min_by_key(|(_, tombstone)| tombstone.number);
             let Some(id) = oldest.map(|(id, _)| id.clone()) else {
                 return;

@@ -51,7 +51,7 @@ impl NamespaceState {
             ListState::Only(State::Finished | State::Cancelled) => {
                 let tombstones = self.tombstones.values().map(|tombstone| tombstone.value.clone());
                 tombstones
-                    .map(|tombstone| TimerView::tombstone(self.name.clone(), tombstone))
+                    .map(|tombstone| TimerView::tombstone(self.own.name.clone(), tombstone))
                     .collect()
             }
             ListState::Pending | ListState::Only(_) => {
@@ -65,7 +65,7 @@ impl NamespaceState {
         let mut stats = Stats {
             dead: self.dead.len() as u64,
             retained: self.tombstones.len() as u64,
-            paused: self.paused,
+            paused: self.own.paused,
             totals: self.totals,
             ..Stats::default()
         };
@@ -127,7 +127,7 @@ impl MemoryState {
         for namespace in self.namespaces.values() {
             health.dead += namespace.dead.len() as u64;
             health.retained += namespace.tombstones.len() as u64;
-            health.namespaces_paused += u64::from(namespace.paused);
+            health.namespaces_paused += u64::from(namespace.own.paused);
             health.namespaces_dead_full += u64::from(namespace.is_dead_full());
             for live in namespace.live.values() {
                 health.pending += 1;

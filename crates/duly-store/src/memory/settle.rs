@@ -65,8 +65,8 @@ impl NamespaceState {
     /// processed as of its end, even if the call comes later, so the order of the retries does not depend on
     /// the call.
     pub(super) fn catch_up(&mut self, now: ClockReading) {
-        if self.resumes_at.is_some_and(|at| at <= now.wall) {
-            (self.paused, self.resumes_at, self.updated_at) = (false, None, now.wall);
+        if self.own.resumes_at.is_some_and(|at| at <= now.wall) {
+            (self.own.paused, self.own.resumes_at, self.own.updated_at) = (false, None, now.wall);
         }
         for id in self.leased(|lease| lease.is_over(now)) {
             let ended = self.live[&id].lease.map(|lease| now.origin.steady_at(lease.ends_boot));
@@ -78,7 +78,7 @@ impl NamespaceState {
         for effect in expired.collect::<Vec<_>>() {
             self.write(effect);
         }
-        let retention = self.settings.retention;
+        let retention = self.own.settings.retention;
         self.tombstones
             .retain(|_, tombstone| tombstone.value.ended_at.saturating_add(retention) > now.wall);
         self.trim_tombstones();

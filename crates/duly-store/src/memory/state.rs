@@ -105,30 +105,31 @@ impl MemoryState {
         }
         let implicit = matches!(put, Put::IfAbsent(_));
         let settings = match (put, &old) {
-            (Put::IfAbsent(_), Some(namespace)) => return Ok((namespace.to_namespace(), false)),
+            (Put::IfAbsent(_), Some(namespace)) => return Ok((namespace.own.clone(), false)),
             (Put::IfAbsent(settings), None) => *settings,
             (Put::Replace { mut settings, secrets }, old) => {
                 if secrets == Secrets::Keep {
-                    let kept =
-                        old.as_ref().map(|namespace| namespace.settings.signing_secrets.clone());
+                    let kept = old
+                        .as_ref()
+                        .map(|namespace| namespace.own.settings.signing_secrets.clone());
                     settings.signing_secrets = kept.unwrap_or_default();
                 }
                 *settings
             }
         };
         if let Some(namespace) = old {
-            namespace.settings = Arc::new(settings);
+            namespace.own.settings = Arc::new(settings);
             namespace.implicit = false;
-            namespace.updated_at = now.wall;
+            namespace.own.updated_at = now.wall;
             namespace.trim_tombstones();
-            return Ok((namespace.to_namespace(), false));
+            return Ok((namespace.own.clone(), false));
         }
         let namespace = NamespaceState {
             implicit,
             ..NamespaceState::new(name.clone(), self.namespace_number_next, settings, now)
         };
         self.namespace_number_next += 1;
-        let created = namespace.to_namespace();
+        let created = namespace.own.clone();
         self.namespaces.insert(name, namespace);
         Ok((created, true))
     }
@@ -140,7 +141,7 @@ impl MemoryState {
     ) -> Vec<Namespace> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let namespaces = self.namespaces.range::<NamespaceName, _>((from, Bound::Unbounded));
-        namespaces.take(limit).map(|(_, namespace)| namespace.to_namespace()).collect()
+        namespaces.take(limit).map(|(_, namespace)| namespace.own.clone()).collect()
     }
 
     pub(super) fn set_activity(
@@ -150,13 +151,13 @@ impl MemoryState {
         now: ClockReading,
     ) -> Result<Namespace> {
         let namespace = self.namespace(name)?;
-        let after = activity.applied(namespace.paused, namespace.resumes_at, now.wall);
-        if (namespace.paused, namespace.resumes_at) != after {
+        let after = activity.applied(namespace.own.paused, namespace.own.resumes_at, now.wall);
+        if (namespace.own.paused, namespace.own.resumes_at) != after {
             namespace.implicit = false;
-            (namespace.paused, namespace.resumes_at) = after;
-            namespace.updated_at = now.wall;
+            (namespace.own.paused, namespace.own.resumes_at) = after;
+            namespace.own.updated_at = now.wall;
         }
-        Ok(namespace.to_namespace())
+        Ok(namespace.own.clone())
     }
 
     pub(super) fn delete_namespace(
@@ -198,14 +199,17 @@ impl MemoryState {
 
 impl NamespaceState {
     fn new(name: NamespaceName, number: u64, settings: Settings, now: ClockReading) -> Self {
-        Self {
+        let own = Namespace {
             name,
-            number,
             settings: Arc::new(settings),
             paused: false,
             resumes_at: None,
             created_at: now.wall,
             updated_at: now.wall,
+        };
+        Self {
+            own,
+            number,
             implicit: false,
             idle_since: None,
             live: BTreeMap::new(),
@@ -220,16 +224,5 @@ impl NamespaceState {
 
     fn is_in_use(&self) -> bool {
         !(self.live.is_empty() && self.dead.is_empty() && self.tombstones.is_empty())
-    }
-
-    pub(super) fn to_namespace(&self) -> Namespace {
-        Namespace {
-            name: self.name.clone(),
-            settings: Arc::clone(&self.settings),
-            paused: self.paused,
-            resumes_at: self.resumes_at,
-            created_at: self.created_at,
-            updated_at: self.updated_at,
-        }
     }
 }

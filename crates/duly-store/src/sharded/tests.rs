@@ -16,6 +16,8 @@ use crate::{
     query::ListState,
 };
 
+mod pages;
+
 const SHARDS: u16 = 4;
 
 fn name() -> NamespaceName {
