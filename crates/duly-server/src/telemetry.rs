@@ -119,7 +119,7 @@ fn refresh(health: &Health) {
     for fault in ShardFault::ALL {
         let count = health.unavailable_shards.iter().filter(|(_, own)| *own == fault).count();
         #[expect(clippy::cast_precision_loss)]
-        gauge!(names::STORE_SHARDS_UNAVAILABLE, "reason" => fault.label()).set(count as f64);
+        gauge!(names::STORE_SHARDS_UNAVAILABLE, "reason" => fault.as_str()).set(count as f64);
     }
     counter!(names::STORE_ROLLBACKS_TOTAL).absolute(health.rollbacks);
     set(names::NAMESPACES_TO_REPAIR, health.namespaces_to_repair);

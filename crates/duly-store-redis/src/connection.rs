@@ -9,12 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use duly_store::query::ShardFault;
 use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
 
 use crate::{
     Options,
-    marker::MarkerState,
     script::{CLOCK, Script},
 };
 
@@ -52,7 +52,7 @@ pub(crate) enum ServerReply {
     /// The server cannot execute the call now.
     Postponed(String),
     /// The shard does not hold the marker of this deployment; nothing was done.
-    Unmarked(MarkerState),
+    Unmarked(ShardFault),
     /// The server refused; nothing was done.
     Refused(String),
 }
@@ -268,8 +268,8 @@ fn parse_reply(value: Value) -> ServerReply {
     match error.code() {
         "NOSCRIPT" => ServerReply::NoScript,
         "MOVED" => ServerReply::Moved(elsewhere()),
-        "UNMARKED" => ServerReply::Unmarked(MarkerState::Missing),
-        "FOREIGN" => ServerReply::Unmarked(MarkerState::Foreign),
+        "UNMARKED" => ServerReply::Unmarked(ShardFault::Missing),
+        "FOREIGN" => ServerReply::Unmarked(ShardFault::Foreign),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
         // slot: a script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {

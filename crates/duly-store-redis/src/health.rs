@@ -5,13 +5,13 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use duly_core::shard::ShardId;
-use duly_store::{Health, Result};
+use duly_store::{Health, Result, query::ShardFault};
 use tokio::time::Instant;
 
 use crate::{
     change::{at_once, digits, flag},
     deployment::Deployment,
-    marker::{CoordinatorList, MarkerState},
+    marker::{CoordinatorList, describe},
     script::Script,
     skew,
 };
@@ -67,7 +67,7 @@ impl Deployment {
             .chunk_by(|(_, before), (_, after)| before == after)
             .map(|alike| {
                 let shards: Vec<_> = alike.iter().map(|(shard, _)| *shard).collect();
-                alike[0].1.fault(&shards)
+                describe(alike[0].1, &shards)
             })
             .collect();
         let mut reasons = Vec::from_iter(skew::find_skew(&readings));
@@ -77,10 +77,7 @@ impl Deployment {
             reasons.push(format!("no shard takes calls: {}", warnings.join("; ")));
         }
         let mut health = self.health.lock();
-        health.unavailable_shards = unavailable
-            .iter()
-            .filter_map(|(shard, state)| Some((*shard, state.as_fault()?)))
-            .collect();
+        health.unavailable_shards = unavailable;
         health.rollbacks = self.rollbacks.count();
         if health.not_ready.is_empty() && !reasons.is_empty() {
             tracing::warn!(?reasons, "store not ready; polling every second");
@@ -89,16 +86,13 @@ impl Deployment {
     }
 
     /// Returns the shards that take no calls, after another read of their markers.
-    async fn unavailable_shards(&self) -> Vec<(ShardId, MarkerState)> {
+    async fn unavailable_shards(&self) -> Vec<(ShardId, ShardFault)> {
         let all = || (0..self.shards).map(ShardId);
-        let states = all().map(|shard| (shard, self.router.marker_state(shard)));
-        let polls = states.filter(|(_, state)| *state != MarkerState::Own);
+        let faulty = || all().filter_map(|shard| Some((shard, self.router.fault(shard)?)));
         // A server that is down is polled again later.
-        at_once(polls.map(|(shard, _)| self.refresh_marker_state(shard))).await;
-        let states = all().map(|shard| (shard, self.router.marker_state(shard)));
-        let mut unavailable: Vec<_> =
-            states.filter(|(_, state)| *state != MarkerState::Own).collect();
-        unavailable.sort_by_key(|(_, state)| *state);
+        at_once(faulty().map(|(shard, _)| self.refresh_fault(shard))).await;
+        let mut unavailable: Vec<_> = faulty().collect();
+        unavailable.sort_by_key(|(_, fault)| *fault);
         unavailable
     }
 

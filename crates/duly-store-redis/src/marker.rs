@@ -121,119 +121,91 @@ fn parse(text: &str) -> Option<Coordinators> {
     Some(Coordinators { version: version.parse().ok()?, shards: shards? })
 }
 
-/// State of each shard's marker, as this node saw it last.
+/// The fault of each shard, as this node saw its marker last.
 ///
 /// A read of a marker takes time, and a repair may end meanwhile. So the result of a read is stored only
-/// if no other state was stored since the read began.
+/// if no other result was stored since the read began.
 #[derive(Debug)]
-pub(crate) struct MarkerStates(Vec<AtomicU64>);
+pub(crate) struct ShardFaults(Vec<AtomicU64>);
 
-/// The stored state at the start of a read.
+/// The stored fault at the start of a read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BeforeRead(u64);
 
-impl MarkerStates {
+impl ShardFaults {
     pub(crate) fn new(shards: u16) -> Self {
         Self((0..shards).map(|_| AtomicU64::default()).collect())
     }
 
-    pub(crate) fn get(&self, shard: ShardId) -> MarkerState {
-        state_in(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
+    pub(crate) fn get(&self, shard: ShardId) -> Option<ShardFault> {
+        fault_in(self.before_read(shard).0)
     }
 
     pub(crate) fn before_read(&self, shard: ShardId) -> BeforeRead {
         BeforeRead(self.0[usize::from(shard.0)].load(Ordering::Relaxed))
     }
 
-    /// Stores a state, and returns the one before it.
-    pub(crate) fn set(&self, shard: ShardId, state: MarkerState) -> MarkerState {
+    /// Stores a fault, and returns the one before it.
+    pub(crate) fn set(&self, shard: ShardId, fault: Option<ShardFault>) -> Option<ShardFault> {
         loop {
-            if let Some(before) = self.set_read(shard, self.before_read(shard), state) {
+            if let Some(before) = self.set_read(shard, self.before_read(shard), fault) {
                 return before;
             }
         }
     }
 
-    /// Stores the result of a read, and returns the state before it; `None` if another state was stored
+    /// Stores the result of a read, and returns the fault before it; `None` if another result was stored
     /// since the read began.
     pub(crate) fn set_read(
         &self,
         shard: ShardId,
         before: BeforeRead,
-        state: MarkerState,
-    ) -> Option<MarkerState> {
-        let after = (((before.0 >> STATE_BITS) + 1) << STATE_BITS) | state as u64;
+        fault: Option<ShardFault>,
+    ) -> Option<Option<ShardFault>> {
+        let number = fault.map_or(0, |fault| fault as u64 + 1);
+        let after = (((before.0 >> FAULT_BITS) + 1) << FAULT_BITS) | number;
         let cell = &self.0[usize::from(shard.0)];
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        cell.compare_exchange(before.0, after, success, failure).ok().map(state_in)
+        cell.compare_exchange(before.0, after, success, failure).ok().map(fault_in)
     }
 }
 
-/// Bits of a stored state; those above them count the stores.
-const STATE_BITS: u32 = 8;
+/// Bits of a stored fault; those above them count the stores.
+const FAULT_BITS: u32 = 8;
 
-fn state_in(cell: u64) -> MarkerState {
-    let all = [MarkerState::Missing, MarkerState::Foreign, MarkerState::RolledBack];
-    let number = cell.to_le_bytes()[0];
-    all.into_iter().find(|state| *state as u8 == number).unwrap_or_default()
+fn fault_in(cell: u64) -> Option<ShardFault> {
+    let place = usize::from(cell.to_le_bytes()[0]).checked_sub(1)?;
+    ShardFault::ALL.get(place).copied()
 }
 
-/// State of a shard's marker, as this node saw it last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum MarkerState {
-    /// The marker is that of this deployment.
-    #[default]
-    Own,
-    /// There is no marker: the shard was emptied.
-    Missing,
-    /// The marker is that of another deployment.
-    Foreign,
-    /// The marker is ours; the shard was rolled back and waits for an operator.
-    RolledBack,
+/// Returns the fault that a marker means for the deployment of this id; `None` if the shard takes calls.
+pub(crate) fn fault_of(marker: Option<&Marker>, id: &str) -> Option<ShardFault> {
+    match marker {
+        None => Some(ShardFault::Missing),
+        Some(marker) if marker.identity.id != id => Some(ShardFault::Foreign),
+        Some(marker) => marker.held.map(|_| ShardFault::RolledBack),
+    }
 }
 
-impl MarkerState {
-    /// Returns the state that a marker means for the deployment of this id.
-    pub(crate) fn of(marker: Option<&Marker>, id: &str) -> Self {
-        match marker {
-            None => Self::Missing,
-            Some(marker) if marker.identity.id != id => Self::Foreign,
-            Some(marker) if marker.held.is_some() => Self::RolledBack,
-            Some(_) => Self::Own,
-        }
-    }
-
-    /// Returns the fault of a shard that takes no calls.
-    pub(crate) const fn as_fault(self) -> Option<ShardFault> {
-        match self {
-            Self::Own => None,
-            Self::Missing => Some(ShardFault::Missing),
-            Self::Foreign => Some(ShardFault::Foreign),
-            Self::RolledBack => Some(ShardFault::RolledBack),
-        }
-    }
-
-    /// Returns the fault of these shards, and its remedy.
-    pub(crate) fn fault(self, shards: &[ShardId]) -> String {
-        let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
-        let list = list.join(",");
-        let (fault, remedy) = match self {
-            Self::Own => return format!("shard {list}: its data is that of this deployment"),
-            Self::Missing => (
-                "no marker, so the data is lost",
-                "restore the server from a backup, or accept the loss",
-            ),
-            Self::Foreign => (
-                "data of another deployment",
-                "give each deployment a database of its own, or empty the shard and accept the loss",
-            ),
-            Self::RolledBack => (
-                "older data than before, so the shard is held",
-                "check what is missing, and confirm it",
-            ),
-        };
-        format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
-    }
+/// Returns the text of the fault of these shards, with its remedy.
+pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
+    let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
+    let list = list.join(",");
+    let (fault, remedy) = match fault {
+        ShardFault::Missing => (
+            "no marker, so the data is lost",
+            "restore the server from a backup, or accept the loss",
+        ),
+        ShardFault::Foreign => (
+            "data of another deployment",
+            "give each deployment a database of its own, or empty the shard and accept the loss",
+        ),
+        ShardFault::RolledBack => (
+            "older data than before, so the shard is held",
+            "check what is missing, and confirm it",
+        ),
+    };
+    format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
 }
 
 /// Optional changes that a call of `write_marker.lua` makes.
@@ -287,17 +259,14 @@ mod tests {
 
     #[test]
     fn late_result_of_a_read_does_not_undo_a_repair() {
-        let (states, shard) = (MarkerStates::new(2), ShardId(1));
-        states.set(shard, MarkerState::RolledBack);
-        let before = states.before_read(shard);
-        assert_eq!(states.set(shard, MarkerState::Own), MarkerState::RolledBack);
-        assert_eq!(states.set_read(shard, before, MarkerState::RolledBack), None);
-        assert_eq!(states.get(shard), MarkerState::Own);
-        let before = states.before_read(shard);
-        assert_eq!(states.set_read(shard, before, MarkerState::Missing), Some(MarkerState::Own));
-        assert_eq!(
-            (states.get(shard), states.get(ShardId(0))),
-            (MarkerState::Missing, MarkerState::Own)
-        );
+        let (faults, shard) = (ShardFaults::new(2), ShardId(1));
+        faults.set(shard, Some(ShardFault::RolledBack));
+        let before = faults.before_read(shard);
+        assert_eq!(faults.set(shard, None), Some(ShardFault::RolledBack));
+        assert_eq!(faults.set_read(shard, before, Some(ShardFault::RolledBack)), None);
+        assert_eq!(faults.get(shard), None);
+        let before = faults.before_read(shard);
+        assert_eq!(faults.set_read(shard, before, Some(ShardFault::Missing)), Some(None));
+        assert_eq!((faults.get(shard), faults.get(ShardId(0))), (Some(ShardFault::Missing), None));
     }
 }

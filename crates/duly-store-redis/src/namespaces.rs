@@ -31,7 +31,6 @@ use crate::{
     change::{TRIES, digits, flag},
     deployment::Deployment,
     error::after_change,
-    marker::MarkerState,
     quota::Allocations,
     script::Script,
     settings,
@@ -303,9 +302,7 @@ impl Deployment {
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
         let coordinator = self.coordinator_of(name);
         let found = match self.control_of(coordinator, name).await {
-            Err(away @ Error::Unavailable { .. })
-                if self.router.marker_state(coordinator) == MarkerState::Own =>
-            {
+            Err(away @ Error::Unavailable { .. }) if self.router.fault(coordinator).is_none() => {
                 Some(self.control_elsewhere(coordinator, name).await.ok_or(away)?)
             }
             found => found?.1,

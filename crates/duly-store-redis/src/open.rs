@@ -35,7 +35,7 @@ use crate::{
     error::damaged,
     keys::{SHARDS_MAX, place},
     marker::{
-        self, CoordinatorList, FORMAT, Identity, MarkerNote, MarkerState, UNMARKED_FORMAT,
+        self, CoordinatorList, FORMAT, Identity, MarkerNote, UNMARKED_FORMAT, fault_of,
         write_marker,
     },
     options::Create,
@@ -68,7 +68,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     for (shard, marker) in marker::read_all(&router, identity.shards).await {
         // A shard that does not reply is polled again while the node runs.
         if let Ok(marker) = marker {
-            router.set_marker_state(shard, MarkerState::of(marker.as_ref(), &identity.id));
+            router.set_fault(shard, fault_of(marker.as_ref(), &identity.id));
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));

@@ -3,40 +3,40 @@
 use std::collections::BTreeSet;
 
 use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
-use duly_store::{Error, Repaired, Result};
+use duly_store::{Error, Repaired, Result, query::ShardFault};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{
     change::{AT_ONCE, at_once},
     deployment::Deployment,
-    marker::{self, CoordinatorList, MarkerNote, MarkerState},
+    marker::{self, CoordinatorList, MarkerNote, fault_of},
 };
 
 impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
         let marker = self.router.marker(shard).await?;
         let held = marker.as_ref().and_then(|marker| marker.held);
-        match MarkerState::of(marker.as_ref(), &self.identity.id) {
-            MarkerState::Own => {
-                self.router.set_marker_state(shard, MarkerState::Own);
+        match fault_of(marker.as_ref(), &self.identity.id) {
+            None => {
+                self.router.set_fault(shard, None);
                 // An earlier repair may have stopped after it wrote the marker.
                 match self.restore_namespaces(shard).await? {
                     0 => Ok(Repaired::Nothing),
                     namespaces => Ok(Repaired::Restored { namespaces }),
                 }
             }
-            MarkerState::Foreign => {
+            Some(ShardFault::Foreign) => {
                 let allowed = "a shard of this deployment; empty it first if the data of the other \
                                deployment is not needed";
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
             }
-            MarkerState::RolledBack => {
+            Some(ShardFault::RolledBack) => {
                 let list = self.list.lock().clone();
                 self.write_marker(shard, &list, true).await?;
                 self.end_leases(shard).await;
                 Ok(Repaired::Confirmed { behind: Millis::from_ms(held.unwrap_or(0)) })
             }
-            MarkerState::Missing => {
+            Some(ShardFault::Missing) => {
                 let list = self.newest_list().await;
                 self.write_marker(shard, &list, false).await?;
                 let namespaces = self.restore_namespaces(shard).await?;
@@ -46,8 +46,8 @@ impl Deployment {
     }
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
-    pub(crate) async fn refresh_marker_state(&self, shard: ShardId) -> Result<()> {
-        self.router.refresh_marker_state(shard, &self.identity.id).await
+    pub(crate) async fn refresh_fault(&self, shard: ShardId) -> Result<()> {
+        self.router.refresh_fault(shard, &self.identity.id).await
     }
 
     /// Writes the marker of a shard.
@@ -61,7 +61,7 @@ impl Deployment {
         let is_sealed = restores || self.older.lock().is_sealed;
         let note = MarkerNote { confirms, restores, is_sealed };
         marker::write_marker(&self.router, shard, &self.identity, list, note).await?;
-        self.router.set_marker_state(shard, MarkerState::Own);
+        self.router.set_fault(shard, None);
         Ok(())
     }
 
@@ -81,13 +81,12 @@ impl Deployment {
         let own = self.names_of(shard).await?;
         // Other shards may have lost data that this node does not know of yet.
         let others = (0..self.shards).map(ShardId);
-        at_once(others.map(|other| self.refresh_marker_state(other))).await;
+        at_once(others.map(|other| self.refresh_fault(other))).await;
         let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
-        let is_last = (0..self.shards)
-            .all(|shard| self.router.marker_state(ShardId(shard)) == MarkerState::Own);
+        let is_last = (0..self.shards).all(|shard| self.router.fault(ShardId(shard)).is_none());
         let work = stream::iter(names).map(async |name| {
             let coordinator = self.coordinator_of(&name);
-            if self.router.marker_state(coordinator) != MarkerState::Own {
+            if self.router.fault(coordinator).is_some() {
                 // It comes with the repair of that shard.
                 return Ok(());
             }
@@ -124,9 +123,7 @@ impl Deployment {
     /// none yet.
     async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
         let mut names = BTreeSet::new();
-        for other in
-            self.others(shard).filter(|other| self.router.marker_state(*other) == MarkerState::Own)
-        {
+        for other in self.others(shard).filter(|other| self.router.fault(*other).is_none()) {
             names.append(&mut self.names_of(other).await?);
         }
         Ok(names)

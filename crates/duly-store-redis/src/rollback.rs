@@ -18,14 +18,13 @@ use std::{
 };
 
 use duly_core::shard::ShardId;
-use duly_store::{Error, Result};
+use duly_store::{Error, Result, query::ShardFault};
 use parking_lot::Mutex;
 
 use crate::{
     OnRollback,
     change::{MemberFate, at_once, digits, flag},
     deployment::Deployment,
-    marker::MarkerState,
     script::Script,
 };
 
@@ -93,7 +92,7 @@ impl Deployment {
                 "shard was rolled back: it came back with older data, and the writes of this time are lost"
             );
             if pauses {
-                self.router.set_marker_state(shard, MarkerState::RolledBack);
+                self.router.set_fault(shard, Some(ShardFault::RolledBack));
             } else {
                 self.end_leases(shard).await;
             }

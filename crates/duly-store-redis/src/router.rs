@@ -16,7 +16,7 @@ use std::{
 };
 
 use duly_core::{error_code::Retry, shard::ShardId};
-use duly_store::{Error, Result};
+use duly_store::{Error, Result, query::ShardFault};
 use parking_lot::Mutex;
 use redis::{Value, cmd};
 
@@ -28,7 +28,7 @@ use crate::{
     },
     error::{in_doubt, unavailable},
     keys,
-    marker::{MarkerState, MarkerStates},
+    marker::{ShardFaults, describe, fault_of},
     script::Script,
     skew::ClockReading,
 };
@@ -52,7 +52,7 @@ pub(crate) struct Router {
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
-    marker_states: MarkerStates,
+    faults: ShardFaults,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
 }
@@ -73,7 +73,7 @@ impl Router {
             servers: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
-            marker_states: MarkerStates::new(shards),
+            faults: ShardFaults::new(shards),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -93,27 +93,23 @@ impl Router {
         &self.seqs[usize::from(shard.0)]
     }
 
-    /// Returns the last known state of a shard's marker.
-    pub(crate) fn marker_state(&self, shard: ShardId) -> MarkerState {
-        self.marker_states.get(shard)
+    /// Returns the fault of a shard, as this node saw it last.
+    pub(crate) fn fault(&self, shard: ShardId) -> Option<ShardFault> {
+        self.faults.get(shard)
     }
 
-    /// Sets the state of a shard's marker, and logs a change.
-    pub(crate) fn set_marker_state(&self, shard: ShardId, state: MarkerState) {
-        report(shard, self.marker_states.set(shard, state), state);
+    /// Sets the fault of a shard, and logs a change.
+    pub(crate) fn set_fault(&self, shard: ShardId, fault: Option<ShardFault>) {
+        report(shard, self.faults.set(shard, fault), fault);
     }
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
-    pub(crate) async fn refresh_marker_state(
-        &self,
-        shard: ShardId,
-        deployment: &str,
-    ) -> Result<()> {
+    pub(crate) async fn refresh_fault(&self, shard: ShardId, deployment: &str) -> Result<()> {
         loop {
-            let before = self.marker_states.before_read(shard);
-            let state = MarkerState::of(self.marker(shard).await?.as_ref(), deployment);
-            if let Some(previous) = self.marker_states.set_read(shard, before, state) {
-                report(shard, previous, state);
+            let before = self.faults.before_read(shard);
+            let fault = fault_of(self.marker(shard).await?.as_ref(), deployment);
+            if let Some(previous) = self.faults.set_read(shard, before, fault) {
+                report(shard, previous, fault);
                 return Ok(());
             }
         }
@@ -293,10 +289,10 @@ impl Router {
     /// Calls scripts of one shard in one pipeline, in order unless some must be sent again. Each has a
     /// result of its own.
     pub(crate) async fn calls(&self, shard: ShardId, calls: Vec<Call>) -> Vec<Result<Value>> {
-        let state = self.marker_state(shard);
-        if state != MarkerState::Own && !calls.iter().any(|call| call.script == Script::WriteMarker)
+        if let Some(fault) = self.fault(shard)
+            && !calls.iter().any(|call| call.script == Script::WriteMarker)
         {
-            return calls.iter().map(|_| Err(unmarked(shard, state))).collect();
+            return calls.iter().map(|_| Err(unmarked(shard, fault))).collect();
         }
         let mut results: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, SendMode)> =
@@ -413,9 +409,9 @@ impl Router {
                     resend.refresh = true;
                     resend.open.push((*i, *mode));
                 }
-                ServerReply::Unmarked(state) => {
-                    self.set_marker_state(shard, state);
-                    results[*i] = Some(Err(unmarked(shard, state)));
+                ServerReply::Unmarked(fault) => {
+                    self.set_fault(shard, Some(fault));
+                    results[*i] = Some(Err(unmarked(shard, fault)));
                 }
                 ServerReply::Refused(reason) => results[*i] = Some(Err(refused(reason))),
             }
@@ -424,12 +420,17 @@ impl Router {
     }
 }
 
-/// Logs a change of a shard's marker.
-fn report(shard: ShardId, before: MarkerState, after: MarkerState) {
+/// Logs a change of a shard's fault.
+fn report(shard: ShardId, before: Option<ShardFault>, after: Option<ShardFault>) {
     match after {
         _ if before == after => {}
-        MarkerState::Own => tracing::info!(shard = shard.0, "shard takes calls again"),
-        _ => tracing::error!("{}; until then its calls return unavailable", after.fault(&[shard])),
+        None => tracing::info!(shard = shard.0, "shard takes calls again"),
+        Some(fault) => {
+            tracing::error!(
+                "{}; until then its calls return unavailable",
+                describe(fault, &[shard])
+            )
+        }
     }
 }
 
@@ -442,9 +443,9 @@ struct Resend {
 }
 
 /// Returns the error of a call to a shard that takes no calls; nothing was done.
-fn unmarked(shard: ShardId, state: MarkerState) -> Error {
+fn unmarked(shard: ShardId, fault: ShardFault) -> Error {
     Error::Unavailable {
-        reason: state.fault(&[shard]),
+        reason: describe(fault, &[shard]),
         retry_after: duly_core::Millis::from_secs(5),
     }
 }

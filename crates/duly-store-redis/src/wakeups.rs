@@ -99,9 +99,7 @@ async fn listen_to(
                     match data.get(1) {
                         Some(Value::BulkString(message)) if *message == MARKER_CHANGED => {
                             let (deployment, shard) = (Arc::clone(deployment), *shard);
-                            tokio::spawn(
-                                async move { deployment.refresh_marker_state(shard).await },
-                            );
+                            tokio::spawn(async move { deployment.refresh_fault(shard).await });
                         }
                         Some(Value::BulkString(message)) if !message.is_empty() => {
                             let name = str::from_utf8(message).ok().map(NamespaceName::new);

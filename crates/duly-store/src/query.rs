@@ -277,28 +277,16 @@ pub struct InodeRoom {
     pub reserve: u64,
 }
 
-/// The reason for which a shard takes no calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShardFault {
-    /// Its data is gone.
-    Missing,
-    /// Its data is that of another deployment.
-    Foreign,
-    /// It came back with older data, and an operator must confirm that.
-    RolledBack,
-}
-
-impl ShardFault {
-    /// Every fault.
-    pub const ALL: [Self; 3] = [Self::Missing, Self::Foreign, Self::RolledBack];
-
-    /// Returns its name in metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Foreign => "foreign",
-            Self::RolledBack => "rolled_back",
-        }
+duly_core::named_enum! {
+    /// The reason for which a shard takes no calls, named as in metrics.
+    #[derive(PartialOrd, Ord)]
+    pub enum ShardFault {
+        /// Its data is gone.
+        Missing = "missing",
+        /// Its data is that of another deployment.
+        Foreign = "foreign",
+        /// It came back with older data, and an operator must confirm that.
+        RolledBack = "rolled_back",
     }
 }
 
