@@ -9,85 +9,67 @@ use redis::{Value, cmd};
 
 use crate::{OpenError, Opened, Options, address::Address, connection::Connection};
 
-/// A server setting that would lose timers silently, unless it is allowed by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// `appendonly no`: a crash or a restart loses everything since the last snapshot.
-    NoAppendOnly,
-    /// A `maxmemory-policy` that evicts: at the limit, timers disappear without an error.
-    Eviction,
-    /// `appendfsync no`: power loss loses about half a minute of changes.
-    NoFsync,
-    /// `CONFIG GET` is refused: the settings are unknown.
-    Unknown,
-    /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
-    NoReplicas,
-}
-
-impl Check {
-    /// Every check.
-    pub const ALL: [Self; 5] =
-        [Self::NoAppendOnly, Self::Eviction, Self::NoFsync, Self::Unknown, Self::NoReplicas];
-
-    /// Returns its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoAppendOnly => "no_append_only",
-            Self::Eviction => "eviction",
-            Self::NoFsync => "no_fsync",
-            Self::Unknown => "unknown_settings",
-            Self::NoReplicas => "no_replicas",
-        }
+duly_core::named_enum! {
+    /// A server setting that would lose timers silently, unless it is allowed by name.
+    pub enum Check {
+        /// `appendonly no`: a crash or a restart loses everything since the last snapshot.
+        NoAppendOnly = "no_append_only",
+        /// A `maxmemory-policy` that evicts: at the limit, timers disappear without an error.
+        Eviction = "eviction",
+        /// `appendfsync no`: power loss loses about half a minute of changes.
+        NoFsync = "no_fsync",
+        /// `CONFIG GET` is refused: the settings are unknown.
+        Unknown = "unknown_settings",
+        /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
+        NoReplicas = "no_replicas",
     }
 }
 
-/// Settings that are unsafe or weak.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Findings {
-    pub(crate) unsafe_ones: Vec<(Check, String)>,
-    pub(crate) weak_ones: Vec<String>,
-}
-
-/// Checks the settings of a server. `min_replicas` is the number that this store waits for.
-pub(crate) fn check_settings(settings: &HashMap<String, String>, min_replicas: u32) -> Findings {
-    let mut found = Findings::default();
+/// Checks the settings of a server. `min_replicas` is the number that this store waits for. Returns what
+/// is unsafe, with its check, and what is weak.
+pub(crate) fn check_settings(
+    settings: &HashMap<String, String>,
+    min_replicas: u32,
+) -> Vec<(Option<Check>, String)> {
+    let mut found = Vec::new();
     let of = |name: &str| settings.get(name).map_or("", String::as_str);
     if settings.is_empty() {
         let text = "CONFIG GET is not allowed, so the settings of the server are unknown";
-        found.unsafe_ones.push((Check::Unknown, text.to_owned()));
+        found.push((Some(Check::Unknown), text.to_owned()));
         return found;
     }
     if of("appendonly") != "yes" {
         let text = "appendonly is off: a restart loses everything since the last snapshot";
-        found.unsafe_ones.push((Check::NoAppendOnly, text.to_owned()));
+        found.push((Some(Check::NoAppendOnly), text.to_owned()));
     }
     match of("appendfsync") {
         "no" => {
             let text = "appendfsync is no: power loss loses what the system had not written yet";
-            found.unsafe_ones.push((Check::NoFsync, text.to_owned()));
+            found.push((Some(Check::NoFsync), text.to_owned()));
         }
-        "everysec" => found.weak_ones.push(
-            "appendfsync is everysec: a killed process or lost power loses up to two seconds of \
-             changes that no replica has; always loses nothing"
-                .to_owned(),
-        ),
+        "everysec" => {
+            let text = "appendfsync is everysec: a killed process or lost power loses up to two \
+                        seconds of changes that no replica has; always loses nothing";
+            found.push((None, text.to_owned()));
+        }
         _ => {}
     }
     let policy = of("maxmemory-policy");
     if of("maxmemory") != "0" && policy != "noeviction" {
         let text = format!("maxmemory-policy is {policy}: at maxmemory it drops timers");
-        found.unsafe_ones.push((Check::Eviction, text));
+        found.push((Some(Check::Eviction), text));
     } else if policy != "noeviction" {
-        found.weak_ones.push(format!(
-            "maxmemory-policy is {policy}: set it to noeviction before maxmemory is set"
-        ));
+        let text =
+            format!("maxmemory-policy is {policy}: set it to noeviction before maxmemory is set");
+        found.push((None, text));
     }
     let replicas: u32 = of("min-replicas-to-write").parse().unwrap_or(0);
     if min_replicas > 0 && replicas == 0 {
-        found.weak_ones.push(format!(
+        let text = format!(
             "min-replicas-to-write is 0: a master that lost its replicas still takes changes, \
              whose calls then return in doubt; set it to {min_replicas}"
-        ));
+        );
+        found.push((None, text));
     }
     found
 }
@@ -145,11 +127,12 @@ pub(crate) async fn check(
             error => return Err(error),
         },
     };
-    let Findings { unsafe_ones, weak_ones } = check_settings(&settings, options.min_replicas);
-    let mut warnings: Vec<_> =
-        weak_ones.into_iter().map(|reason| format!("{address}: {reason}")).collect();
-    for (check, reason) in unsafe_ones {
-        warnings.push(allow(address, check, reason, options)?);
+    let mut warnings = Vec::new();
+    for (check, reason) in check_settings(&settings, options.min_replicas) {
+        warnings.push(match check {
+            Some(check) => allow(address, check, reason, options)?,
+            None => format!("{address}: {reason}"),
+        });
     }
     let replication = info(connection, address, "replication").await?;
     match lacks_replicas(&replication, options.min_replicas) {
@@ -205,8 +188,9 @@ mod tests {
             settings.insert((*name).to_owned(), (*value).to_owned());
         }
         let found = check_settings(&settings, min_replicas);
-        let checks = found.unsafe_ones.into_iter().map(|(check, _)| check).collect();
-        (checks, found.weak_ones.len())
+        let checks: Vec<_> = found.iter().filter_map(|(check, _)| *check).collect();
+        let weak = found.len() - checks.len();
+        (checks, weak)
     }
 
     #[test]
@@ -237,6 +221,6 @@ mod tests {
         assert_eq!(findings_of(&evicts[1..], 0), (vec![], 1), "without a limit nothing is evicted");
         assert_eq!(findings_of(&[], 1), (vec![], 1));
         assert_eq!(findings_of(&[("min-replicas-to-write", "1")], 1), (vec![], 0));
-        assert_eq!(check_settings(&HashMap::new(), 0).unsafe_ones[0].0, Check::Unknown);
+        assert_eq!(check_settings(&HashMap::new(), 0)[0].0, Some(Check::Unknown));
     }
 }

@@ -130,17 +130,11 @@ impl RedisStore {
 }
 
 fn arguments(heartbeat: Heartbeat) -> Vec<Vec<u8>> {
-    let presence = match heartbeat.presence {
-        MembershipStage::Joining => "joining",
-        MembershipStage::Here => "here",
-        MembershipStage::Leaving => "leaving",
-        MembershipStage::Left => "left",
-    };
     let mut name = heartbeat.name;
     name.truncate(name.floor_char_boundary(NAME_MAX));
     let mut arguments = vec![
         member_id_text(heartbeat.member_id).into_bytes(),
-        presence.into(),
+        heartbeat.presence.as_str().into(),
         digits(heartbeat.protocols.0),
         digits(heartbeat.protocols.1),
         name.into_bytes(),

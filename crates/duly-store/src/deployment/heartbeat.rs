@@ -61,17 +61,18 @@ pub struct Heartbeat {
     pub dead: Vec<(MemberId, Option<u64>)>,
 }
 
-/// The stage of a membership. A coordinator shard treats the first three alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MembershipStage {
-    /// No majority acknowledges its heartbeats yet: the node owns no shards.
-    Joining,
-    /// The node works.
-    Here,
-    /// The node starts nothing new, and finishes what it has started.
-    Leaving,
-    /// The node holds nothing any more.
-    Left,
+duly_core::named_enum! {
+    /// The stage of a membership. A coordinator shard treats the first three alike.
+    pub enum MembershipStage {
+        /// No majority acknowledges its heartbeats yet: the node owns no shards.
+        Joining = "joining",
+        /// The node works.
+        Here = "here",
+        /// The node starts nothing new, and finishes what it has started.
+        Leaving = "leaving",
+        /// The node holds nothing any more.
+        Left = "left",
+    }
 }
 
 /// The reply to a heartbeat.
