@@ -16,17 +16,16 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
-use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
     case::origin_of,
-    change::{AT_ONCE, digits, next_round},
+    change::{at_once, digits, next_round},
     connection::Call,
     deployment::Deployment,
     error::{before_change, damaged, unavailable},
     namespaces::Absence,
-    rate::{Grant, RateAdmission},
+    rate::Grant,
     record::{self, Packed, Record},
     reply::Reply,
     script::Script,
@@ -216,10 +215,7 @@ impl Deployment {
             let outcome = self.apply_slow(shard, &command).await.unwrap_or_else(Outcome::Failed);
             (i, outcome.answering(command.answer))
         });
-        let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
-        while let Some(outcome) = work.next().await {
-            done.push(outcome);
-        }
+        done.extend(at_once(work).await);
         done
     }
 
@@ -231,7 +227,7 @@ impl Deployment {
         name: &NamespaceName,
         schedules: &ScheduleArguments,
     ) -> (Vec<u8>, Option<Grant>) {
-        if self.rate_admission(shard, name) == RateAdmission::Coordinator {
+        if self.coordinator_of(name) == shard {
             return (b"home".to_vec(), None);
         }
         if !self.rated.lock().contains(name) {

@@ -16,14 +16,11 @@ use duly_core::{
 };
 use duly_store::{Answer, Error, TimerView};
 
-use crate::{
-    rate::RateAdmission,
-    record::{Lease, Record, cancelled},
-};
+use crate::record::{Lease, Record, cancelled};
 
 mod decide;
 
-pub(crate) use decide::{SettleDecision, origin_of};
+pub(crate) use decide::{SettleDecision, context_of, origin_of};
 
 /// Settings and state of a namespace, as one shard has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +40,7 @@ pub(crate) struct Control {
 pub(crate) struct Case {
     pub(crate) id: TimerId,
     pub(crate) now: Timestamp,
-    pub(crate) control: Arc<Control>,
+    pub(crate) control: Control,
     /// Dead letters of the namespace in this shard.
     pub(crate) dead: u64,
     pub(crate) live: Option<LiveTimer>,
@@ -97,23 +94,15 @@ impl Case {
         if let Some(tombstone) = &self.tombstone {
             return Some(TimerView::tombstone(name.clone(), tombstone.clone()));
         }
-        Some(self.dead_letter_view(self.dead_letter.as_ref()?))
+        let letter = self.dead_letter.as_ref()?;
+        Some(TimerView::whole(name.clone(), State::Dead, letter.timer.clone()))
     }
 
     /// Returns the view at the present clock: what the clock has ended counts as ended, also without a
     /// write yet.
     pub(crate) fn view_by_clock(&self) -> Option<TimerView> {
-        let Some(draft) = self.due() else {
-            return self.view();
-        };
-        match (&draft.live, &draft.dead_letter) {
-            (Some(LiveChange::Put(record)), _) => {
-                let live = LiveTimer { record: Record::clone(record), lease: None };
-                Some(live.view(&self.control.name, self.now))
-            }
-            (_, Some(record)) => Some(self.dead_letter_view(record)),
-            _ => self.view(),
-        }
+        let live = self.live.as_ref();
+        live.map(|live| live.view_by_clock(&self.context(0))).or_else(|| self.view())
     }
 
     /// Refuses a view that takes more memory than `bytes_max`, counting a payload that was not read
@@ -130,10 +119,6 @@ impl Case {
     fn missing_bytes(&self) -> u64 {
         let live = self.live.as_ref().map(|live| &live.record);
         live.or(self.dead_letter.as_ref()).map_or(0, Record::missing_bytes)
-    }
-
-    fn dead_letter_view(&self, record: &Record) -> TimerView {
-        TimerView::whole(self.control.name.clone(), State::Dead, record.timer.clone())
     }
 }
 
@@ -152,7 +137,7 @@ pub(crate) struct Draft {
     /// Limits of the namespace at which it is refused.
     pub(crate) quota_use: QuotaUse,
     /// Refused when `schedule_per_second` is used up; the coordinator shard may have to be asked.
-    pub(crate) rate: Option<RateAdmission>,
+    pub(crate) rate: Option<&'static str>,
     pub(crate) counts: &'static [&'static str],
 }
 
@@ -240,7 +225,7 @@ impl Draft {
             push("one_letter", b"1");
         }
         if let Some(admission) = self.rate {
-            push("rate", admission.as_str().as_bytes());
+            push("rate", admission.as_bytes());
         }
         for count in self.counts {
             push(&format!("count.{count}"), b"1");

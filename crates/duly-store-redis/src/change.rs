@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-use duly_core::{Millis, NamespaceName, TimerId, Timestamp, settle::LeaseLoss, shard::ShardId};
+use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
 use duly_store::{Error, MemberId, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::Value;
@@ -205,7 +205,7 @@ impl Deployment {
                 let is_held =
                     |lease: Lease| lease.holder == Holder::Node(member_id) && is_old(lease.since);
                 let held = case.live.as_ref().filter(|live| live.lease.is_some_and(is_held));
-                let lost = |live| case.lose_lease(live, LeaseLoss::NodeGone, case.now);
+                let lost = |live| case.lose_node(live);
                 let Some(draft) = held.and_then(lost) else { return Ok(false) };
                 let written = self.write(shard, &case, &draft, Script::Change).await?;
                 Ok::<bool, Error>(written == WriteResult::Done)

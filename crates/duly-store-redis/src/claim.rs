@@ -80,8 +80,8 @@ impl Deployment {
         while from < request.lanes.len() || (from == 0 && request.lanes.is_empty()) {
             let stepped = self.claim_step(shard, &mut claiming, from, sweeps < SWEEPS).await;
             match stepped {
-                Ok(ClaimStep::At(next)) => from = next,
-                Ok(ClaimStep::Owed) => {
+                Ok(Some(next)) => from = next,
+                Ok(None) => {
                     sweeps += 1;
                     self.sweep(shard).await?;
                 }
@@ -111,14 +111,15 @@ impl Deployment {
         Ok(claimed)
     }
 
-    /// Runs one script: the lanes from `from` on.
+    /// Runs one script: the lanes from `from` on. Returns the lane to continue at; `None` if something has
+    /// ended that must be swept first.
     async fn claim_step(
         &self,
         shard: ShardId,
         claiming: &mut Claiming<'_>,
         from: usize,
         strict: bool,
-    ) -> Result<ClaimStep> {
+    ) -> Result<Option<usize>> {
         let request = claiming.request;
         let lanes = &request.lanes[from..request.lanes.len().min(from + LANES)];
         let granted = claiming.claimed.firings.len();
@@ -157,7 +158,7 @@ impl Deployment {
         let (word, now) = (reply.text()?, reply.time()?);
         match word.as_str() {
             "OK" => {}
-            "OWED" => return Ok(ClaimStep::Owed),
+            "OWED" => return Ok(None),
             "GONE" => return Err(Error::Evicted),
             "VOID" => return Err(unavailable("the claim was taken back")),
             other => return Err(damaged(format!("unknown reply to a claim: {other}"))),
@@ -200,7 +201,7 @@ impl Deployment {
             }
         }
         claiming.full |= stopped == "full";
-        Ok(ClaimStep::At(if stopped == "slice" {
+        Ok(Some(if stopped == "slice" {
             lane_index(from, go_on_at as u64)
         } else {
             from + lanes.len()
@@ -294,14 +295,6 @@ impl Claiming<'_> {
         }
         Ok(())
     }
-}
-
-/// Result of one script of a claim.
-enum ClaimStep {
-    /// Continue at this lane.
-    At(usize),
-    /// Something has ended that must be swept first.
-    Owed,
 }
 
 /// Returns the place of a lane in the request, from its number in a script, which counts from 1.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    hash::Hash,
     sync::{Arc, atomic::AtomicU32},
 };
 
@@ -22,10 +23,10 @@ use crate::{
     health::LatestCount,
     keys,
     marker::{CoordinatorList, Identity},
-    namespaces::Absences,
+    namespaces::LastCheck,
     older::OlderMembers,
     options::Options,
-    quota::Rebalances,
+    quota::{NamespaceLimit, Rebalance},
     record::{self, Lease, Record},
     reply::Reply,
     rollback::Rollbacks,
@@ -63,11 +64,11 @@ pub(crate) struct Deployment {
     /// Held while the shards are counted.
     pub(crate) counted: tokio::sync::Mutex<LatestCount>,
     /// Rebalances of limits that are under way.
-    pub(crate) rebalances: Rebalances,
+    pub(crate) rebalances: Known<NamespaceLimit, Rebalance>,
     /// Namespaces known to have a rate (`schedule_per_second`).
     pub(crate) rated: Mutex<HashSet<NamespaceName>>,
     /// Names that no shard had a moment ago.
-    pub(crate) absences: Absences,
+    pub(crate) absences: Known<NamespaceName, LastCheck>,
     /// Namespaces known to need repair.
     pub(crate) to_repair: Mutex<BTreeSet<NamespaceName>>,
     /// Settings by the number of their namespace, with their version.
@@ -92,6 +93,20 @@ pub(crate) struct ReadRequest<'a> {
 pub(crate) enum NamespaceRef<'a> {
     Named(&'a NamespaceName),
     Numbered(&'a str),
+}
+
+/// A state for each key that all callers share. All are forgotten at once when they are too many.
+#[derive(Debug)]
+pub(crate) struct Known<K, V>(pub(crate) Mutex<HashMap<K, Arc<V>>>);
+
+impl<K: Clone + Eq + Hash, V: Default> Known<K, V> {
+    pub(crate) fn of(&self, key: &K) -> Arc<V> {
+        let mut all = self.0.lock();
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        Arc::clone(all.entry(key.clone()).or_default())
+    }
 }
 
 impl<'a> ReadRequest<'a> {
@@ -131,9 +146,9 @@ impl Deployment {
             announced: broadcast::Sender::new(ANNOUNCEMENTS),
             health: Mutex::default(),
             counted: tokio::sync::Mutex::default(),
-            rebalances: Rebalances::default(),
+            rebalances: Known(Mutex::default()),
             rated: Mutex::default(),
-            absences: Absences::default(),
+            absences: Known(Mutex::default()),
             to_repair: Mutex::default(),
             known: Mutex::default(),
         }
@@ -207,14 +222,15 @@ impl Deployment {
         if reply.is_done() {
             return Ok(None);
         }
-        let control = Arc::new(self.control(&mut reply, now)?);
+        let control = self.control(&mut reply, now)?;
         let dead = reply.number()?;
         let (core, payload) = (reply.bytes()?, reply.bytes()?);
         let (lease, tombstone) = (reply.bytes()?, reply.bytes()?);
         let (entry, dead_letter, dead_letter_payload) =
             (reply.bytes()?, reply.bytes()?, reply.bytes()?);
         let other_dead_letter = reply.bytes()?;
-        let id = TimerId::new(&reply.text()?).unwrap_or_else(|_| placeholder_id());
+        let id = TimerId::new(&reply.text()?).or_else(|_| TimerId::new("-"));
+        let id = id.expect("a dash is an id");
         let bytes_max = wanted.payload_bytes_max;
         let live = unless_empty(&core, |packed| {
             let record = with_payload(&id, packed, payload, bytes_max)?;
@@ -278,11 +294,6 @@ impl Deployment {
             wakeups.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
-}
-
-/// Returns a placeholder for a missing id.
-fn placeholder_id() -> TimerId {
-    TimerId::new("-").expect("a dash is an id")
 }
 
 /// Reads what a script returned, unless that is empty.

@@ -117,10 +117,12 @@ impl Deployment {
         let mut newest = self.list.lock().clone();
         let mut digests = BTreeSet::new();
         for shard in (0..self.shards).map(ShardId) {
-            match self.sum(shard).await {
-                Ok((own, digest, list)) => {
+            // A shard that fails half-way counts nothing.
+            let mut with_own = sums.clone();
+            match self.sum(shard, &mut with_own).await {
+                Ok((digest, list)) => {
                     digests.insert(digest);
-                    add(&mut sums, &own);
+                    sums = with_own;
                     if list.own.version > newest.own.version {
                         newest = list;
                     } else if list.own.version < newest.own.version {
@@ -163,10 +165,11 @@ impl Deployment {
         self.ping().await;
     }
 
-    /// Sums up one shard. Returns its counts, the digest of the names and numbers of its namespaces, and
-    /// its list of coordinator shards.
-    async fn sum(&self, shard: ShardId) -> Result<(Health, u64, CoordinatorList)> {
-        let (mut sums, mut digest) = (Health::default(), 0_u64);
+    /// Adds the counts of one shard to the sums. Each shard has every namespace, so of those the maximum
+    /// counts. Returns the digest of the names and numbers of its namespaces, and its list of coordinator
+    /// shards.
+    async fn sum(&self, shard: ShardId, sums: &mut Health) -> Result<(u64, CoordinatorList)> {
+        let (mut namespaces_paused, mut digest) = (0, 0_u64);
         let mut after = Vec::new();
         let list = loop {
             let arguments =
@@ -182,7 +185,7 @@ impl Deployment {
             if !todo.is_empty() {
                 self.finish_later(&todo).await;
             }
-            sums.namespaces_paused += paused;
+            namespaces_paused += paused;
             sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
             let list = CoordinatorList::from_reply(&mut reply)?;
             self.rollbacks.note_seen(shard, reply.number()?);
@@ -190,6 +193,7 @@ impl Deployment {
                 break list;
             }
         };
+        sums.namespaces_paused = sums.namespaces_paused.max(namespaces_paused);
         loop {
             let arguments =
                 |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
@@ -199,7 +203,7 @@ impl Deployment {
             let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
             sums.oldest_due_age = sums.oldest_due_age.max(age);
             if after.is_empty() {
-                return Ok((sums, digest, list));
+                return Ok((digest, list));
             }
         }
     }
@@ -220,17 +224,6 @@ impl Deployment {
             }
         }
     }
-}
-
-/// Adds the counts of a shard. Each shard has every namespace, so of those the maximum counts.
-fn add(sums: &mut Health, own: &Health) {
-    sums.pending += own.pending;
-    sums.overdue += own.overdue;
-    sums.in_flight += own.in_flight;
-    sums.dead += own.dead;
-    sums.namespaces_paused = sums.namespaces_paused.max(own.namespaces_paused);
-    sums.namespaces_dead_full = sums.namespaces_dead_full.max(own.namespaces_dead_full);
-    sums.oldest_due_age = sums.oldest_due_age.max(own.oldest_due_age);
 }
 
 #[cfg(test)]

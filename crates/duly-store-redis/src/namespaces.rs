@@ -41,7 +41,7 @@ mod idle;
 mod repair;
 mod spread;
 
-pub(crate) use absent::{Absence, Absences, unrecorded};
+pub(crate) use absent::{Absence, LastCheck, unrecorded};
 #[cfg(test)]
 pub(crate) use spread::namespace_arguments;
 

@@ -124,7 +124,7 @@ async fn check_server(router: &Router, options: &Options, server: &str) -> Opene
     let warnings = checks::check(&connection, server, options).await?;
     let cluster = checks::info(&connection, server, "cluster").await.unwrap_or_default();
     let is_cluster = cluster.lines().any(|line| line.trim() == "cluster_enabled:1");
-    if !router.address().cluster && is_cluster {
+    if !router.address.cluster && is_cluster {
         let text = format!("{server} is part of a Cluster: use redis-cluster://");
         return Err(OpenError::Url(text));
     }
@@ -150,7 +150,7 @@ struct DeploymentRecord {
 /// When the database belongs to another deployment or format, is empty and may not be, has lost its
 /// record, or does not reply.
 async fn identify(router: &Router, options: &Options) -> Opened<Identity> {
-    let address = router.address().servers[0].clone();
+    let address = router.address.servers[0].clone();
     let failed = |error: Error| OpenError::of_script(&address, &error);
     let mut record = match read(router, &["read"]).await {
         Ok(Some(record)) => Some(check_record(record, options, &address)?),

@@ -101,20 +101,19 @@ use tokio::time::Instant;
 use crate::{
     case::Control,
     change::{at_once, digits},
-    deployment::{Deployment, KNOWN_MAX},
+    deployment::Deployment,
     error::{damaged, unavailable},
     script::Script,
 };
 
 mod allocation;
 mod plan;
-mod report;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use allocation::Allocations;
+use allocation::QuotaReport;
 use plan::TransferPlan;
-use report::QuotaReport;
 
 /// Time without a rebalance after one that found nothing.
 const REST_AFTER_NOTHING: Duration = Duration::from_secs(1);
@@ -123,32 +122,24 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Most rounds of one rebalance: a round that finishes a change or sweeps is followed by another.
 const ROUNDS: usize = 4;
 
-/// A limit that the shards keep together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum LimitKind {
-    Pending,
-    Dead,
-}
-
-impl LimitKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Dead => "dead",
-        }
+duly_core::named_enum! {
+    /// A limit that the shards keep together.
+    pub enum LimitKind {
+        Pending = "pending",
+        Dead = "dead",
     }
 }
 
 /// One limit of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct NamespaceLimit {
+pub(crate) struct NamespaceLimit {
     name: NamespaceName,
     num: String,
     kind: LimitKind,
 }
 
 impl NamespaceLimit {
-    fn of(control: &Control, kind: LimitKind) -> Self {
+    pub(crate) fn of(control: &Control, kind: LimitKind) -> Self {
         Self { name: control.name.clone(), num: control.num.clone(), kind }
     }
 
@@ -157,22 +148,9 @@ impl NamespaceLimit {
     }
 }
 
-/// Rebalances of this node, at most one at a time for each limit.
+/// The rebalances of one limit by this node, at most one at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Rebalances(Mutex<HashMap<NamespaceLimit, Arc<Rebalance>>>);
-
-impl Rebalances {
-    fn of(&self, limit: &NamespaceLimit) -> Arc<Rebalance> {
-        let mut all = self.0.lock();
-        if all.len() >= KNOWN_MAX {
-            all.clear();
-        }
-        Arc::clone(all.entry(limit.clone()).or_default())
-    }
-}
-
-#[derive(Debug, Default)]
-struct Rebalance {
+pub(crate) struct Rebalance {
     /// Additional quota that each shard wants.
     wanted: Mutex<BTreeMap<u16, u64>>,
     /// Time when the last rebalance ended; `true`: it found something.
@@ -182,16 +160,7 @@ struct Rebalance {
 impl Deployment {
     /// Rebalances: obtains quota that other shards do not use, for one more. Returns `true` if the
     /// caller should try again; `false` if there was none.
-    pub(crate) async fn rebalance(
-        &self,
-        shard: ShardId,
-        control: &Control,
-        kind: LimitKind,
-    ) -> Result<bool> {
-        self.rebalance_limit(shard, NamespaceLimit::of(control, kind)).await
-    }
-
-    async fn rebalance_limit(&self, shard: ShardId, limit: NamespaceLimit) -> Result<bool> {
+    pub(crate) async fn rebalance(&self, shard: ShardId, limit: NamespaceLimit) -> Result<bool> {
         if self.shards == 1 {
             return Ok(false);
         }
@@ -240,7 +209,7 @@ impl Deployment {
         }
         let deployment = Arc::clone(self);
         self.router.spawn(async move {
-            if let Err(error) = deployment.rebalance_limit(shard, limit).await {
+            if let Err(error) = deployment.rebalance(shard, limit).await {
                 tracing::debug!(
                     %error,
                     "dead-letter quota not rebalanced; the next poll of the lanes tries again"
@@ -293,7 +262,7 @@ impl Deployment {
                 return self.allocate(limit, max, &here).await;
             }
             let plan = plan::plan_transfers(coordinator.0, self.shards, &here, wanted);
-            if !plan.is_empty() {
+            if plan != TransferPlan::default() {
                 return self.carry_out(limit, coordinator, at_coordinator, plan).await;
             }
             // Another rebalance has obtained it in the meantime.

@@ -24,27 +24,6 @@ use crate::{
     script::Script,
 };
 
-/// Admission of a schedule operation by the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RateAdmission {
-    /// Not admitted yet: the coordinator shard must be asked if there is a rate.
-    Ask,
-    /// The shard itself is the coordinator shard.
-    Coordinator,
-    /// The coordinator shard has granted it.
-    Granted,
-}
-
-impl RateAdmission {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Coordinator => "home",
-            Self::Granted => "held",
-        }
-    }
-}
-
 /// A grant of schedule operations by a coordinator shard. One without a mark cannot be given back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
@@ -95,12 +74,18 @@ impl Deployment {
         }
     }
 
-    /// Returns the admission of schedule operations of a namespace in this shard.
-    pub(crate) fn rate_admission(&self, shard: ShardId, name: &NamespaceName) -> RateAdmission {
-        if self.coordinator_of(name) == shard {
-            RateAdmission::Coordinator
-        } else {
-            RateAdmission::Ask
+    /// Returns the admission of a schedule operation of a namespace in this shard: `held` if the coordinator
+    /// shard has granted it, `home` if this is that shard, and `ask` if that shard must be asked.
+    pub(crate) fn rate_admission(
+        &self,
+        shard: ShardId,
+        name: &NamespaceName,
+        is_granted: bool,
+    ) -> &'static str {
+        match is_granted {
+            true => "held",
+            false if self.coordinator_of(name) == shard => "home",
+            false => "ask",
         }
     }
 

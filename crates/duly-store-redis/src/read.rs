@@ -5,10 +5,9 @@ use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
     query::{Body, LaneStats, ListState, Position, Totals},
 };
-use std::sync::Arc;
 
 use crate::{
-    case::{Case, Control, LiveTimer, SeenBytes},
+    case::{Control, LiveTimer, context_of},
     change::{SWEEPS, digits, flag},
     deployment::{Deployment, NamespaceRef, ReadRequest},
     error::damaged,
@@ -165,16 +164,7 @@ impl Deployment {
         };
         let (num, ver, blob) = (reply.text()?, reply.text()?, reply.bytes()?);
         let settings = self.settings_of(&num, &ver, &blob)?;
-        let control = Arc::new(Control {
-            name: request.namespace.clone(),
-            num: num.clone(),
-            ver,
-            settings,
-            paused: false,
-            resumes_at: None,
-            created_at: now,
-            updated_at: now,
-        });
+        let context = context_of(&request.namespace, &settings, now);
         let done = reply.flag()?;
         let mut found = reply.items()?;
         let mut rows = Vec::new();
@@ -189,7 +179,7 @@ impl Deployment {
                 _ if packed.is_empty() => (None, None),
                 "F" | "C" => {
                     let tombstone = record::decode_tombstone(id, &packed)?;
-                    let ends = tombstone.ended_at.saturating_add(control.settings.retention);
+                    let ends = tombstone.ended_at.saturating_add(settings.retention);
                     let view = TimerView::tombstone(request.namespace.clone(), tombstone);
                     ((ends > now).then_some(view), None)
                 }
@@ -200,20 +190,9 @@ impl Deployment {
                     (Some(view), Some(record))
                 }
                 _ => {
-                    let record = Record::unpack(id.clone(), &packed)?;
-                    let live = LiveTimer { record: record.clone(), lease: Lease::read(&lease)? };
-                    let case = Case {
-                        id,
-                        now,
-                        control: Arc::clone(&control),
-                        dead: 0,
-                        live: Some(live),
-                        tombstone: None,
-                        dead_letter: None,
-                        other_dead_letter: None,
-                        seen: SeenBytes::default(),
-                    };
-                    (case.view_by_clock(), Some(record))
+                    let record = Record::unpack(id, &packed)?;
+                    let live = LiveTimer { record, lease: Lease::read(&lease)? };
+                    (Some(live.view_by_clock(&context)), Some(live.record))
                 }
             };
             rows.push(ListRow { position, num: num.clone(), view, record });
@@ -326,7 +305,7 @@ impl Deployment {
     ) -> Result<(Timestamp, Option<Control>)> {
         let case = self.case(shard, ReadRequest::bare(NamespaceRef::Named(name), None)).await?;
         let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
-        Ok((now, case.map(|case| Control::clone(&case.control))))
+        Ok((now, case.map(|case| case.control)))
     }
 }
 

@@ -75,7 +75,7 @@ impl Deployment {
 
     async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
         let case = self.case(shard, ReadRequest::bare(NamespaceRef::Numbered(num), None)).await?;
-        Ok(case.map(|case| Arc::clone(&case.control.settings)))
+        Ok(case.map(|case| case.control.settings))
     }
 }
 

@@ -10,7 +10,7 @@
 //! Numbers are big-endian; `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane set is
 //! `r`), 2 its payload is stored apart, 4 it may expire. `size` counts payload and header bytes. A timer
 //! without any event yet takes 47 bytes and its content. An inline payload has 3 to 6 bytes in front and
-//! is compressed if that saves enough (`lz4.rs`). The id is the name of the field; otherwise it is only
+//! is compressed if that saves enough (`content.rs`). The id is the name of the field; otherwise it is only
 //! in one sorted set.
 //!
 //! Invariants:
@@ -35,7 +35,6 @@ use duly_core::{
 pub(crate) mod content;
 pub(crate) mod fields;
 mod lease;
-mod lz4;
 #[cfg(test)]
 mod tests;
 mod tombstone;
@@ -69,6 +68,11 @@ const SETTLED: u16 = 1 << 8;
 const DEATH: u16 = 1 << 9;
 const HISTORY: u16 = 1 << 10;
 
+/// Lanes whose number does not depend on the namespace: that of timers that follow its destination, and
+/// that of pulled timers. The scripts give every origin a number of its own.
+const FOLLOW: u8 = 0;
+const PULL: u8 = 1;
+
 const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
 /// A timer, with the location of its payload.
@@ -101,8 +105,10 @@ pub(crate) struct Packed {
 }
 
 impl Record {
-    /// Returns a record of a timer whose payload is in memory.
-    pub(crate) const fn new(timer: Timer, lane: u8) -> Self {
+    /// Returns a record of a timer in the lane of its destination. The scripts work out the number of an
+    /// origin's lane.
+    pub(crate) fn of(timer: Timer) -> Self {
+        let lane = if timer.spec.destination.is_none() { FOLLOW } else { PULL };
         Self { timer, apart: None, lane }
     }
 
@@ -112,7 +118,7 @@ impl Record {
         let large = timer.spec.payload.as_ref().filter(|payload| payload.bytes.len() > INLINE_MAX);
         let fresh = large.filter(|_| self.apart.is_none()).map(|payload| {
             let (form, bytes) = (payload.form, payload.bytes.len() as u64);
-            let block = lz4::compressed(&payload.bytes);
+            let block = content::compressed(&payload.bytes);
             let apart = SeparatePayload { form, version, bytes, compressed: block.is_some() };
             (apart, [&version[..], block.as_deref().unwrap_or(&payload.bytes)].concat())
         });
@@ -159,7 +165,7 @@ impl Record {
         let own = stored.get(..8) == Some(&apart.version[..]);
         if own {
             let bytes = match apart.compressed {
-                true => lz4::decompressed(&stored[8..], apart.bytes)?,
+                true => content::decompressed(&stored[8..], apart.bytes)?,
                 false => stored.slice(8..),
             };
             self.timer.spec.payload = Some(Payload { form: apart.form, bytes });

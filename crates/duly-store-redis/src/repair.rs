@@ -130,15 +130,6 @@ impl Deployment {
     }
 
     async fn names_of(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
-        let mut names = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let page = self.numbers(shard, after.as_ref()).await?;
-            after = page.last().map(|(name, _)| name.clone());
-            names.extend(page.into_iter().map(|(name, _)| name));
-            if after.is_none() {
-                return Ok(names);
-            }
-        }
+        Ok(self.numbers(shard).await?.into_iter().map(|(name, _)| name).collect())
     }
 }

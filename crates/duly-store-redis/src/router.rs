@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Connections to all servers, and the server of each shard.
 #[derive(Debug)]
 pub(crate) struct Router {
-    address: Address,
+    pub(crate) address: Address,
     connect_options: ConnectOptions,
     connections_each: usize,
     /// `KEYS[1]` of each shard.
@@ -83,10 +83,6 @@ impl Router {
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         // The task ends by itself, and its result is not needed.
         drop(self.runtime.spawn(work));
-    }
-
-    pub(crate) const fn address(&self) -> &Address {
-        &self.address
     }
 
     pub(crate) fn seq(&self, shard: ShardId) -> &str {

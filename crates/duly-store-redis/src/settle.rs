@@ -7,12 +7,11 @@ use std::collections::{HashMap, VecDeque};
 
 use duly_core::{Millis, NamespaceName, TimerId, namespace::LEASE_MAX, shard::ShardId};
 use duly_store::{Result, SettleOutcome, SettleVerdict, Settlement};
-use futures::{StreamExt, stream};
 use redis::Value;
 
 use crate::{
     case::{Draft, LiveChange, SettleDecision},
-    change::{AT_ONCE, TRIES, WriteResult, contended, digits, next_round},
+    change::{TRIES, WriteResult, at_once, contended, digits, next_round},
     connection::Call,
     deployment::{Deployment, NamespaceRef, ReadRequest},
     error::damaged,
@@ -109,10 +108,7 @@ impl Deployment {
         let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
             (i, self.settle_slow(shard, &ticket, &settlement).await)
         });
-        let mut work = stream::iter(work).buffer_unordered(AT_ONCE);
-        while let Some(outcome) = work.next().await {
-            done.push(outcome);
-        }
+        done.extend(at_once(work).await);
         done
     }
 

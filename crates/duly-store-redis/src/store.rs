@@ -14,7 +14,7 @@ use futures::{
     FutureExt,
     future::{self, BoxFuture},
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{Opened, Options, change::MemberFate, deployment::Deployment, health, open, wakeups};
 
@@ -22,7 +22,8 @@ use crate::{Opened, Options, change::MemberFate, deployment::Deployment, health,
 /// leaves everything in Redis as it is.
 pub struct RedisStore {
     pub(crate) deployment: Arc<Deployment>,
-    tasks: Vec<JoinHandle<()>>,
+    /// Background tasks, which end with the store.
+    _tasks: JoinSet<()>,
 }
 
 impl RedisStore {
@@ -33,12 +34,13 @@ impl RedisStore {
     pub async fn open(options: &Options) -> Opened<Self> {
         let deployment = open::open(options).await?;
         let (ready, listening) = tokio::sync::oneshot::channel();
-        let mut tasks = vec![tokio::spawn(wakeups::listen(Arc::clone(&deployment), ready))];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(wakeups::listen(Arc::clone(&deployment), ready));
         // Without the listener wake-ups come late, which is no reason to fail.
         let _late = tokio::time::timeout(options.connect_within, listening).await;
         deployment.poll().await;
-        tasks.push(tokio::spawn(health::watch(Arc::clone(&deployment))));
-        Ok(Self { deployment, tasks })
+        tasks.spawn(health::watch(Arc::clone(&deployment)));
+        Ok(Self { deployment, _tasks: tasks })
     }
 
     /// Counts the shards and checks their health now, instead of at the next poll.
@@ -57,14 +59,6 @@ impl RedisStore {
         }
         let allowed = format!("a shard from 0 to {}", self.deployment.shards - 1);
         future::ready(Err(Invalid::new("shard", shard.0, allowed).into())).boxed()
-    }
-}
-
-impl Drop for RedisStore {
-    fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
     }
 }
 

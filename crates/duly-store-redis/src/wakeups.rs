@@ -72,7 +72,7 @@ async fn listen_to(
         .set_connection_timeout(Some(PAUSE * 5))
         .set_response_timeout(Some(PAUSE * 5))
         .set_push_sender(sender);
-    let client = deployment.router.address().listener(server)?;
+    let client = deployment.router.address.listener(server)?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let channels: HashMap<Vec<u8>, ShardId> = shards
         .iter()

@@ -12,8 +12,8 @@ use crate::{
     deployment::{Deployment, NamespaceRef, ReadRequest},
     error::before_change,
     namespaces::Absence,
-    quota::LimitKind,
-    rate::{Grant, RateAdmission, too_fast},
+    quota::{LimitKind, NamespaceLimit},
+    rate::{Grant, too_fast},
     script::Script,
 };
 
@@ -76,11 +76,7 @@ impl Deployment {
             let Some(mut draft) = case.draft(&decision) else {
                 return Ok(Outcome::of(decision, &case.control.name, case.now));
             };
-            let admission = if held.is_some() {
-                RateAdmission::Granted
-            } else {
-                self.rate_admission(shard, &case.control.name)
-            };
+            let admission = self.rate_admission(shard, &case.control.name, held.is_some());
             draft.rate = decision.quota_use.schedule.then_some(admission);
             let script = match operation {
                 Operation::Schedule { .. }
@@ -110,7 +106,8 @@ impl Deployment {
                 }
                 WriteResult::Full(kind) => {
                     let refusal = full(kind, &case.control);
-                    if !before_change(self.rebalance(shard, &case.control, kind).await)? {
+                    let limit = NamespaceLimit::of(&case.control, kind);
+                    if !before_change(self.rebalance(shard, limit).await)? {
                         return Ok(Outcome::Refused(refusal));
                     }
                     last_limit = Some(refusal);

@@ -1,12 +1,12 @@
 //! Decisions about a case: the core decides, and its effect becomes a draft.
 
 use duly_core::{
-    Destination, Timer, Timestamp, Tombstone,
+    Destination, NamespaceName, Settings, Timer, Timestamp, Tombstone,
     operate::{Cause, Context, Decision, Effect, Known, Now, Operation, Reply, Usage, operate},
     settle::{self, HeldLease, LeaseLoss, expire, lose_lease, settled_before},
     tombstone::Ended,
 };
-use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict};
+use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict, TimerView};
 
 use super::{Case, Draft, LiveChange, LiveTimer};
 use crate::{
@@ -23,20 +23,6 @@ pub(crate) enum SettleDecision {
     Write(Box<Draft>, SettleOutcome),
     /// The lease is held, and a script takes this verdict.
     Held,
-}
-
-/// Lanes whose number does not depend on the namespace: that of timers that follow its destination, and
-/// that of pulled timers. The scripts give every origin a number of its own.
-const FOLLOW: u8 = 0;
-const PULL: u8 = 1;
-
-impl Record {
-    /// Returns a record of a timer in the lane of its destination. The scripts work out the number of an
-    /// origin's lane.
-    pub(crate) fn of(timer: Timer) -> Self {
-        let lane = if timer.spec.destination.is_none() { FOLLOW } else { PULL };
-        Self::new(timer, lane)
-    }
 }
 
 impl Case {
@@ -70,16 +56,11 @@ impl Case {
         Ok(answer.check(bytes)?)
     }
 
-    /// Returns the context for the core. The scripts check quotas with the write, and there is one
-    /// clock.
-    fn context(&self, random: u64) -> Context<'_> {
-        Context {
-            namespace: &self.control.name,
-            settings: &self.control.settings,
-            usage: Usage { dead: self.dead, ..Usage::default() },
-            now: Now { wall: self.now, steady: self.now },
-            random,
-        }
+    /// Returns the context for the core. The scripts check quotas with the write.
+    pub(super) fn context(&self, random: u64) -> Context<'_> {
+        let usage = Usage { dead: self.dead, ..Usage::default() };
+        let context = context_of(&self.control.name, &self.control.settings, self.now);
+        Context { usage, random, ..context }
     }
 
     /// Returns the draft of a decision that changes something.
@@ -132,29 +113,15 @@ impl Case {
         }
     }
 
-    /// Returns what must be written because of the clock, if anything: a lease past its end, or a firing
-    /// past `expire_after`. An ended lease counts as lost at the time when it ended.
+    /// Returns the draft of what must be written because of the clock, if anything.
     pub(crate) fn due(&self) -> Option<Draft> {
-        let live = self.live.as_ref()?;
-        let effect = match live.lease {
-            Some(lease) if lease.is_over(self.now) => {
-                return self.lose_lease(live, LeaseLoss::Ended, lease.until().unwrap_or(self.now));
-            }
-            Some(_) => return None,
-            None => expire(Box::new(live.record.timer.clone()), &self.context(0)).ok()?,
-        };
+        let effect = self.live.as_ref()?.due(&self.context(0))?;
         Some(self.draft_of(&effect, true))
     }
 
-    /// Returns the draft that ends a lease without a settlement.
-    pub(crate) fn lose_lease(
-        &self,
-        live: &LiveTimer,
-        loss: LeaseLoss,
-        since: Timestamp,
-    ) -> Option<Draft> {
-        let timer = Box::new(live.record.timer.clone());
-        let effect = lose_lease(timer, &live.held(self.now)?, loss, since, &self.context(0));
+    /// Returns the draft that ends the lease of a node that is gone.
+    pub(crate) fn lose_node(&self, live: &LiveTimer) -> Option<Draft> {
+        let effect = live.lose_lease(LeaseLoss::NodeGone, self.now, &self.context(0))?;
         Some(self.draft_of(&effect, true))
     }
 
@@ -190,6 +157,37 @@ impl Case {
 }
 
 impl LiveTimer {
+    /// Returns the effect of the clock, if any: on a lease past its end, or a firing past `expire_after`.
+    /// An ended lease counts as lost at the time when it ended.
+    fn due(&self, context: &Context<'_>) -> Option<Effect> {
+        let now = context.now.wall;
+        match self.lease {
+            Some(lease) if lease.is_over(now) => {
+                self.lose_lease(LeaseLoss::Ended, lease.until().unwrap_or(now), context)
+            }
+            Some(_) => None,
+            None => expire(Box::new(self.record.timer.clone()), context).ok(),
+        }
+    }
+
+    /// Returns the effect of a lease that ends without a settlement.
+    fn lose_lease(
+        &self,
+        loss: LeaseLoss,
+        since: Timestamp,
+        context: &Context<'_>,
+    ) -> Option<Effect> {
+        let timer = Box::new(self.record.timer.clone());
+        Some(lose_lease(timer, &self.held(context.now.wall)?, loss, since, context))
+    }
+
+    /// Returns the view at the present clock: what the clock has ended counts as ended.
+    pub(crate) fn view_by_clock(&self, context: &Context<'_>) -> TimerView {
+        let (namespace, now) = (context.namespace, context.now.wall);
+        let ended = self.due(context).and_then(|effect| effect.into_view(namespace, now));
+        ended.unwrap_or_else(|| self.view(namespace, now))
+    }
+
     /// Returns the lease in the core's form.
     pub(crate) fn held(&self, now: Timestamp) -> Option<HeldLease> {
         let lease = self.lease?;
@@ -201,6 +199,16 @@ impl LiveTimer {
             ends: lease.until().is_some(),
         })
     }
+}
+
+/// Returns the context for the core in which nothing is used. There is one clock.
+pub(crate) fn context_of<'a>(
+    namespace: &'a NamespaceName,
+    settings: &'a Settings,
+    now: Timestamp,
+) -> Context<'a> {
+    let (usage, now) = (Usage::default(), Now { wall: now, steady: now });
+    Context { namespace, settings, usage, now, random: 0 }
 }
 
 /// Returns the totals of the namespace that an effect counts for.

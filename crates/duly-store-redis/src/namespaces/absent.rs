@@ -14,21 +14,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
     time::Duration,
 };
 
 use duly_core::{Millis, NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{Error, Result};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{
-    change::at_once,
-    deployment::{Deployment, KNOWN_MAX},
-    error::before_change,
-    script::Script,
-};
+use crate::{change::at_once, deployment::Deployment, error::before_change, script::Script};
 
 /// Time during which other shards are not asked again for a name that its coordinator shard does not
 /// have.
@@ -45,22 +38,8 @@ pub(crate) enum Absence {
     Taken,
 }
 
-/// Names that their coordinator shards did not have: one concurrent check of each.
-#[derive(Debug, Default)]
-pub(crate) struct Absences(Mutex<HashMap<NamespaceName, Arc<LastCheck>>>);
-
 /// Time and result of the last check of the other shards.
-type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
-
-impl Absences {
-    fn of(&self, name: &NamespaceName) -> Arc<LastCheck> {
-        let mut all = self.0.lock();
-        if all.len() >= KNOWN_MAX {
-            all.clear();
-        }
-        Arc::clone(all.entry(name.clone()).or_default())
-    }
-}
+pub(crate) type LastCheck = tokio::sync::Mutex<Option<(Instant, Result<()>)>>;
 
 /// State of a namespace in one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -44,7 +44,7 @@ const LOGGED: usize = 10;
 type Holders = BTreeMap<String, Vec<ShardId>>;
 
 /// Total of the shards under one number.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct NumberTotals {
     num: String,
     shards: Vec<ShardId>,
@@ -56,18 +56,8 @@ struct NumberTotals {
 }
 
 impl NumberTotals {
-    fn new(num: String, shard: ShardId) -> Self {
-        Self {
-            num,
-            shards: Vec::new(),
-            latest: (0, shard),
-            created_at: Timestamp::MIN,
-            pending: 0,
-            dead: 0,
-        }
-    }
-
-    fn add(&mut self, shard: ShardId, held: &HeldNamespace) {
+    fn add(&mut self, shard: ShardId, held: HeldNamespace) {
+        self.num = held.num;
         self.shards.push(shard);
         self.latest = self.latest.max((held.ver, shard));
         self.created_at = self.created_at.max(held.created_at);
@@ -96,16 +86,8 @@ impl Deployment {
     pub(crate) async fn reconcile(&self) -> Result<()> {
         let mut all: BTreeMap<NamespaceName, Holders> = BTreeMap::new();
         for shard in (0..self.shards).map(ShardId) {
-            let mut after = None;
-            loop {
-                let page = self.numbers(shard, after.as_ref()).await?;
-                after = page.last().map(|(name, _)| name.clone()).filter(|_| page.len() == PAGE);
-                for (name, num) in page {
-                    all.entry(name).or_default().entry(num).or_default().push(shard);
-                }
-                if after.is_none() {
-                    break;
-                }
+            for (name, num) in self.numbers(shard).await? {
+                all.entry(name).or_default().entry(num).or_default().push(shard);
             }
         }
         let is_even = |holders: &Holders| {
@@ -164,15 +146,20 @@ impl Deployment {
         Ok(true)
     }
 
-    /// Returns a page of the names that a shard has, with their numbers.
-    pub(crate) async fn numbers(
-        &self,
-        shard: ShardId,
-        after: Option<&NamespaceName>,
-    ) -> Result<Vec<(NamespaceName, String)>> {
-        let after = after.map_or_else(Vec::new, |after| after.as_str().into());
-        let mut reply = self.call_script(shard, Script::Numbers, vec![after, digits(PAGE)]).await?;
-        reply.rest(|reply| Ok((reply.name()?, reply.text()?)))
+    /// Returns the names that a shard has, with their numbers.
+    pub(crate) async fn numbers(&self, shard: ShardId) -> Result<Vec<(NamespaceName, String)>> {
+        let mut all: Vec<(NamespaceName, String)> = Vec::new();
+        loop {
+            let after = all.last().map_or_else(Vec::new, |(name, _)| name.as_str().into());
+            let arguments = vec![after, digits(PAGE)];
+            let mut reply = self.call_script(shard, Script::Numbers, arguments).await?;
+            let page = reply.rest(|reply| Ok((reply.name()?, reply.text()?)))?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     /// Restores the record of a namespace that its coordinator shard has lost. `keep` is the number to keep if
@@ -189,8 +176,7 @@ impl Deployment {
         for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
             let Some(held) = answer? else { continue };
             above = above.max(held.ver);
-            let new = || NumberTotals::new(held.num.clone(), shard);
-            numbers.entry(held.num.clone()).or_insert_with(new).add(shard, &held);
+            numbers.entry(held.num.clone()).or_default().add(shard, held);
         }
         let nums: Vec<&str> = numbers.keys().map(String::as_str).collect();
         let records = self.records(name, &nums).await?;

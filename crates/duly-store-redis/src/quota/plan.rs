@@ -22,15 +22,6 @@ pub(super) struct TransferPlan {
     pub(super) from_coordinator: Vec<(u16, u64)>,
 }
 
-impl TransferPlan {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.unreceived_by_coordinator.is_empty()
-            && self.unreceived_from_coordinator.is_empty()
-            && self.to_coordinator.is_empty()
-            && self.from_coordinator.is_empty()
-    }
-}
-
 /// Plans transfers to the shards that want more, from the reports of shards that are all allocated.
 pub(super) fn plan_transfers(
     coordinator: u16,

@@ -6,7 +6,7 @@ use duly_core::{
     Destination, Millis, Payload, RetryPolicy, TimerSpec,
     destination::{HttpDestination, Method},
     headers::Headers,
-    payload::Form,
+    payload::{Form, PAYLOAD_BYTES_HARD},
     retry::Exponential,
     schedule::{SlotKey, Tags},
 };
@@ -14,7 +14,6 @@ use duly_core::{
 use super::{
     SeparatePayload,
     fields::{Reader, Result, Unreadable, Writer, code_in, from_code},
-    lz4,
 };
 
 const PAYLOAD: u8 = 1;
@@ -26,6 +25,9 @@ const DESTINATION: u8 = 6;
 const RETRY: u8 = 7;
 const EXPIRE_AFTER: u8 = 8;
 const TRACE_PARENT: u8 = 9;
+
+/// Shortest payload, in bytes, that is compressed: few shorter ones become much shorter.
+const COMPRESSED_FROM: usize = 256;
 
 /// Flag in the byte of a payload's form: it is stored as an LZ4 block.
 const COMPRESSED: u8 = 1 << 7;
@@ -41,7 +43,7 @@ pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&SeparatePa
             w.number(apart.bytes);
         }),
         (None, Some(payload)) => w.field(PAYLOAD, |w| {
-            let block = lz4::compressed(&payload.bytes);
+            let block = compressed(&payload.bytes);
             encode_form(w, payload.form, block.is_some());
             if let Some(block) = block {
                 w.number(payload.bytes.len() as u64);
@@ -83,7 +85,7 @@ pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<
                 let (form, compressed) = decode_form(&mut field)?;
                 let bytes = if compressed {
                     let bytes = field.number()?;
-                    lz4::decompressed(field.rest(), bytes)?
+                    decompressed(field.rest(), bytes)?
                 } else {
                     Bytes::copy_from_slice(field.rest())
                 };
@@ -207,4 +209,31 @@ pub(crate) fn decode_retry(r: &mut Reader<'_>) -> Result<RetryPolicy> {
         }
     };
     Ok(policy.check()?)
+}
+
+/// Compresses a payload into an LZ4 block: a timer costs its memory in Redis, and most payloads are JSON.
+///
+/// The format of a block is that of <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>. The
+/// length before compression is kept beside it. Returns `None` unless that saves an eighth, about a size
+/// class of the allocator that Redis uses.
+pub(super) fn compressed(payload: &[u8]) -> Option<Vec<u8>> {
+    if payload.len() < COMPRESSED_FROM {
+        return None;
+    }
+    let block = lz4_flex::block::compress(payload);
+    (block.len() <= payload.len() / 8 * 7).then_some(block)
+}
+
+/// Decompresses a block into the payload of `bytes` bytes.
+pub(super) fn decompressed(block: &[u8], bytes: u64) -> Result<Bytes> {
+    let wrong = |why: String| Unreadable::Impossible(format!("a payload of {bytes} bytes: {why}"));
+    if bytes > PAYLOAD_BYTES_HARD {
+        return Err(wrong("more than there may be".to_owned()));
+    }
+    let room = usize::try_from(bytes).map_err(|error| wrong(error.to_string()))?;
+    let payload = lz4_flex::block::decompress(block, room).map_err(|e| wrong(e.to_string()))?;
+    if payload.len() != room {
+        return Err(wrong(format!("{} are stored", payload.len())));
+    }
+    Ok(payload.into())
 }

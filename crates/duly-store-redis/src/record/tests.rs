@@ -44,7 +44,7 @@ fn back(record: &Record) -> Record {
 #[test]
 fn p11_every_field_of_a_timer_round_trips() {
     let mut timer = full();
-    let record = Record::new(timer.clone(), 9);
+    let record = Record { lane: 9, ..Record::of(timer.clone()) };
     assert_eq!(back(&record), record);
     for n in 1..=20 {
         let ended = Attempt::new(n, Timestamp::MAX, AttemptOutcome::TimedOut, &"r".repeat(2_000));
@@ -54,7 +54,7 @@ fn p11_every_field_of_a_timer_round_trips() {
     timer.updated_at = Timestamp::MAX;
     (timer.revision, timer.occurrence, timer.budget_from) = (u32::MAX, 1 << 20, 3);
     timer.mark_dead_letter(Timestamp::MAX, DeadLetterReason::Overdue);
-    let record = Record::new(timer, 255);
+    let record = Record { lane: 255, ..Record::of(timer) };
     assert_eq!(back(&record), record);
 }
 
@@ -62,7 +62,7 @@ fn p11_every_field_of_a_timer_round_trips() {
 fn untouched_timer_takes_47_bytes() {
     let schedule = Schedule::new(id(), When::At(Timestamp::MAX));
     let timer = Timer::new(schedule, Timestamp::MIN, Incarnation(1)).unwrap();
-    let record = Record::new(timer, 1).pack([0; 8]).record;
+    let record = Record { lane: 1, ..Record::of(timer) }.pack([0; 8]).record;
     assert_eq!(record.len(), 47);
     assert_eq!(core_of(&record).unwrap(), record);
 }
@@ -72,7 +72,7 @@ fn p11_large_payload_is_stored_apart_for_its_own_record_only() {
     let mut timer = full();
     let bytes = noise(INLINE_MAX + 1);
     timer.spec.payload = Some(Payload { form: Form::Text, bytes: bytes.clone().into() });
-    let packed = Record::new(timer.clone(), 1).pack([7; 8]);
+    let packed = Record { lane: 1, ..Record::of(timer.clone()) }.pack([7; 8]);
     assert!(packed.record.len() < 500);
     let mut record = Record::unpack(id(), &packed.record).unwrap();
     assert!(record.lacks_payload());
@@ -92,7 +92,7 @@ fn noise(count: usize) -> Vec<u8> {
 fn carrying(payload: Vec<u8>) -> Record {
     let mut timer = full();
     timer.spec.payload = Some(Payload { form: Form::Json, bytes: payload.into() });
-    Record::new(timer, 3)
+    Record { lane: 3, ..Record::of(timer) }
 }
 
 #[test]
@@ -116,18 +116,18 @@ fn p11_compressed_payloads_are_smaller_and_lossless() {
 
 #[test]
 fn a_damaged_block_is_refused() {
-    let block = lz4::compressed(&[b'x'; 600]).unwrap();
-    assert_eq!(lz4::decompressed(&block, 600).unwrap(), vec![b'x'; 600]);
+    let block = content::compressed(&[b'x'; 600]).unwrap();
+    assert_eq!(content::decompressed(&block, 600).unwrap(), vec![b'x'; 600]);
     for wrong in [0, 599, 601, u64::MAX] {
-        assert!(lz4::decompressed(&block, wrong).is_err(), "{wrong}");
+        assert!(content::decompressed(&block, wrong).is_err(), "{wrong}");
     }
-    assert!(lz4::decompressed(&block[..block.len() - 1], 600).is_err());
+    assert!(content::decompressed(&block[..block.len() - 1], 600).is_err());
 }
 
 #[test]
 fn tombstones_decode_from_bytes_of_record_and_lease() {
     let timer = full();
-    let packed = Record::new(timer.clone(), 1).pack([0; 8]).record;
+    let packed = Record { lane: 1, ..Record::of(timer.clone()) }.pack([0; 8]).record;
     let core = core_of(&packed).unwrap();
     let at = Timestamp::saturating_from_unix_ms(99);
     let tombstone = decode_tombstone(id(), &cancelled(core, at)).unwrap();
@@ -169,7 +169,7 @@ proptest! {
         let _any = Record::unpack(id(), &bytes).is_ok();
         let _any = decode_tombstone(id(), &bytes).is_ok();
         let _any = crate::settings::decode(&bytes).is_ok();
-        let _any = lz4::decompressed(&bytes, 1_000).is_ok();
+        let _any = content::decompressed(&bytes, 1_000).is_ok();
         let mut record = carrying(vec![b'x'; 300]).pack([0; 8]).record;
         let at = at % record.len();
         record[at] = byte;

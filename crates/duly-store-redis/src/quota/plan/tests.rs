@@ -127,6 +127,6 @@ proptest! {
         };
         let short: Vec<u16> = wanted.iter().filter(|w| is_short(w)).map(|w| w.0).collect();
         let free: u64 = (0..shards.len() as u16).filter(|s| !short.contains(s)).map(unused).sum();
-        prop_assert_eq!(plan.is_empty(), short.is_empty() || free == 0);
+        prop_assert_eq!(plan == TransferPlan::default(), short.is_empty() || free == 0);
     }
 }
