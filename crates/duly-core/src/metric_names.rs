@@ -176,6 +176,8 @@ metrics! {
         "Bytes of the journal after the last checkpoint, which the next recovery reads.";
     RESIDENT_BYTES = "duly_resident_bytes" Gauge
         "Memory of the process that is in RAM (Linux).";
+    TLS_CERTIFICATE_EXPIRY = "duly_tls_certificate_expiry_timestamp_seconds" Gauge
+        "Unix time at which the server's TLS certificate expires.";
     READY = "duly_ready" Gauge
         "1 while /readyz returns 200, 0 while it returns the reasons why not.";
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter

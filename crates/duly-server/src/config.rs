@@ -38,11 +38,14 @@ pub use error::{Error, Errors, Origin};
 pub use keys::key;
 pub use numbers::{Bytes, Integer, TimeSpan};
 pub use pages::{example_toml, reference_markdown};
-pub use sections::{AllowLoopback, Defaults, Delivery, Drain, Limits, Log, Server, Store, Webhook};
+pub use sections::{
+    AllowLoopback, Auth, Defaults, Delivery, Drain, Limits, Log, Server, Store, Tls, TlsVersion,
+    Webhook,
+};
 pub use store_url::StoreUrl;
 pub use texts::{
-    AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, LogFilter, Network, PortRange,
-    ProxyUrl, Risk, WebOrigin,
+    AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
+    Network, PortRange, ProxyUrl, Risk, WebOrigin,
 };
 
 use keys::{Key, StoreKind};
@@ -85,6 +88,10 @@ pub struct Flag {
 pub struct Config {
     /// `[server]`.
     pub server: Server,
+    /// `[auth]`.
+    pub auth: Auth,
+    /// `[tls]`.
+    pub tls: Tls,
     /// `[store]`.
     pub store: Store,
     /// `[delivery]`.

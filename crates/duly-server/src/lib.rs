@@ -20,6 +20,7 @@
 pub mod config;
 mod grpc;
 pub mod http;
+mod listen;
 mod messages;
 mod problem;
 mod serve;
@@ -31,4 +32,5 @@ mod tests;
 
 pub use config::Config;
 pub use http::openapi_json;
+pub use listen::Address;
 pub use start::{Running, StartError, StartReport, start};

@@ -1,9 +1,10 @@
-//! Accepts connections: HTTP/1.1 and HTTP/2 (cleartext) on one port, one task each, bounded.
+//! Accepts connections: HTTP/1.1 and HTTP/2, with or without TLS, on every address, one task each, bounded.
 //!
 //! When all connections are in use, [`Reserve`] still serves health, readiness and metrics. So a busy
 //! server is not taken for a dead one.
 
 mod timeout_stream;
+mod tls;
 
 use std::{collections::VecDeque, io, pin::pin, sync::Arc, time::Duration};
 
@@ -13,15 +14,20 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::{AbortHandle, JoinHandle},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
+use tokio_util::either::Either;
 
-use self::timeout_stream::{ConnectionTimeouts, TimeoutStream};
+pub(crate) use self::tls::{Tls, TlsOptions};
+use self::{
+    timeout_stream::{ConnectionTimeouts, TimeoutStream},
+    tls::SecureStream,
+};
 use crate::{
     http::{ConnectionKind, RouterSwitch, WriteProgress},
+    listen::{self, Listener, Stream},
     telemetry::Metrics,
 };
 
@@ -52,7 +58,7 @@ pub(crate) struct ConnectionSettings {
     pub(crate) drain_timeout: Duration,
 }
 
-/// A running listener. If it is dropped, it accepts no more; open connections end with the runtime.
+/// Running listeners. If it is dropped, it accepts no more; open connections end with the runtime.
 #[derive(Debug)]
 pub(crate) struct Serving {
     stop: watch::Sender<bool>,
@@ -64,8 +70,9 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts to accept connections. Those of `admin` serve health, readiness and metrics.
     pub(crate) fn start(
-        (listener, switch): (TcpListener, RouterSwitch),
-        admin: Option<(TcpListener, RouterSwitch)>,
+        (listeners, switch): (Vec<Listener>, RouterSwitch),
+        admin: Option<(Listener, RouterSwitch)>,
+        tls: Option<Tls>,
         settings: ConnectionSettings,
         metrics: Metrics,
     ) -> Self {
@@ -73,10 +80,13 @@ impl Serving {
         let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
         if let Some((listener, switch)) = admin {
             let settings = ConnectionSettings { connections_max: 0, ..settings };
-            let accepting = accept(listener, switch, settings, None);
+            // Probes on this machine need no certificate.
+            let tls = tls.clone().filter(|_| !listener.address().is_local());
+            let accepting = accept(vec![listener], switch, tls, settings, None);
             others.push(tokio::spawn(accepting).abort_handle());
         }
-        let accepting = tokio::spawn(accept(listener, switch, settings, Some(stopped)));
+        others.extend(tls.clone().map(|tls| tokio::spawn(tls.keep_fresh()).abort_handle()));
+        let accepting = tokio::spawn(accept(listeners, switch, tls, settings, Some(stopped)));
         Self { stop, accepting, others }
     }
 
@@ -106,8 +116,9 @@ async fn keep_up(metrics: Metrics) {
 }
 
 async fn accept(
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     switch: RouterSwitch,
+    tls: Option<Tls>,
     settings: ConnectionSettings,
     stopped: Option<watch::Receiver<bool>>,
 ) {
@@ -126,11 +137,11 @@ async fn accept(
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listen::accept(&listeners) => accepted,
             () = stopped.as_mut() => break,
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 if !is_about_one_connection(&error) {
                     tracing::warn!(%error, "accepting a connection failed, will retry");
@@ -142,17 +153,17 @@ async fn accept(
         match Arc::clone(&slots).try_acquire_owned() {
             Ok(slot) => {
                 connect(
-                    stream,
+                    (stream, tls.clone()),
                     (slot, timeouts),
                     &builder,
                     switch.clone(),
                     stopped_connections.clone(),
                 );
             }
-            Err(_) => reserve.connect(stream, &switch),
+            Err(_) => reserve.connect((stream, tls.clone()), &switch),
         }
     }
-    drop((listener, stopped_connections));
+    drop((listeners, stopped_connections));
     stop_connections.send_replace(true);
     // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
@@ -176,20 +187,32 @@ fn builder(settings: &ConnectionSettings) -> auto::Builder<TokioExecutor> {
     builder
 }
 
+/// Shakes hands on a connection that has TLS; `None` if it failed or took too long.
+async fn secure(stream: Stream, tls: Option<Tls>, time_max: Duration) -> Option<SecureStream> {
+    let Some(tls) = tls else { return Some(Either::Left(stream)) };
+    match timeout(time_max, tls.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_elapsed) => tracing::debug!("TLS handshake timed out"),
+    }
+    None
+}
+
 fn connect(
-    stream: TcpStream,
+    (stream, tls): (Stream, Option<Tls>),
     (slot, timeouts): (OwnedSemaphorePermit, ConnectionTimeouts),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     switch: RouterSwitch,
     mut stopped: watch::Receiver<bool>,
 ) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "connection ended before it was served");
-        return;
-    }
     let builder = Arc::clone(builder);
     let progress = WriteProgress::new(timeouts.write);
     tokio::spawn(async move {
+        let stream = tokio::select! {
+            stream = secure(stream, tls, timeouts.idle) => stream,
+            _ = stopped.wait_for(|stop| *stop) => None,
+        };
+        let Some(stream) = stream else { return };
         let stream = TimeoutStream::new(stream, timeouts);
         let switch = switch.for_connection(progress.clone(), ConnectionKind::Main);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
@@ -233,7 +256,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// The additional connections of a listener, for health, readiness and metrics.
+/// The additional connections of listeners, for health, readiness and metrics.
 ///
 /// They are few and short: HTTP/1, one request at a time, at most ten seconds. When all are in use, a
 /// new one closes the oldest. So callers that hold these connections do not keep probes out: they would
@@ -248,7 +271,7 @@ struct Reserve {
 }
 
 impl Reserve {
-    /// Creates the reserve of a listener. With `connections_max` 0 every connection belongs to it.
+    /// Creates the reserve. With `connections_max` 0 every connection belongs to it.
     fn new(settings: &ConnectionSettings) -> Self {
         let mut builder = http1::Builder::new();
         builder
@@ -269,7 +292,7 @@ impl Reserve {
     }
 
     /// Serves a connection; closes the oldest if there are too many.
-    fn connect(&mut self, stream: TcpStream, switch: &RouterSwitch) {
+    fn connect(&mut self, (stream, tls): (Stream, Option<Tls>), switch: &RouterSwitch) {
         self.connections.retain(|connection| !connection.is_finished());
         if self.connections.len() >= RESERVE_MAX
             && let Some(oldest) = self.connections.pop_front()
@@ -279,7 +302,7 @@ impl Reserve {
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
         let switch = switch.clone().for_connection(WriteProgress::new(timeouts.write), self.kind);
         let serving = async move {
-            stream.set_nodelay(true).ok();
+            let Some(stream) = secure(stream, tls, timeouts.idle).await else { return };
             let stream = TimeoutStream::new(stream, timeouts);
             let connection = builder.serve_connection(TokioIo::new(stream), switch);
             // A connection that lasts longer is cut off; the next probe opens its own.

@@ -29,7 +29,8 @@ use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
 use duly_store_embedded::{SystemClock, Tail};
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use futures::future::try_join_all;
+use tokio::{sync::watch, time::sleep};
 
 pub use error::StartError;
 
@@ -41,6 +42,7 @@ use crate::{
         App, ImplicitNamespaces, Parts, RouterSwitch, Routers, StartupProgress, StartupState,
         admin_router, router, startup_admin_router, startup_router,
     },
+    listen::{Address, Listener},
     serve::{ConnectionSettings, Serving},
     telemetry::Metrics,
 };
@@ -54,10 +56,12 @@ const NAMESPACES_PAGE: usize = 1_000;
 /// The report of a server that has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartReport {
-    /// The address that the server listens on.
-    pub listen: SocketAddr,
+    /// The addresses that the server listens on, at least one.
+    pub listen: Vec<Address>,
     /// The additional address for health, readiness and metrics.
-    pub admin_listen: Option<SocketAddr>,
+    pub admin_listen: Option<Address>,
+    /// `true`: IP addresses take HTTPS only, but an additional one on loopback takes HTTP.
+    pub is_https: bool,
     /// The location of the data.
     pub data: String,
     /// Pending timers.
@@ -86,52 +90,51 @@ pub struct Running {
 
 /// Starts a server on the current tokio runtime.
 ///
-/// If the future is dropped before it is done, the port is closed. A store that is still being opened is
+/// If the future is dropped before it is done, the ports are closed. A store that is still being opened is
 /// left to the end of the process, as after a crash.
 ///
 /// # Errors
 /// Returns one clear reason; everything that was opened is closed again.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listener = bind(&config, LISTEN, config.server.listen.0).await?;
-    start_on(listener, config, Box::new(open::open_directory)).await
+    let listen = config.server.listen.0.iter();
+    let listeners = listen.map(|address| bind(&config, key!(server.listen), &address.0));
+    let listeners = try_join_all(listeners).await?;
+    start_on(listeners, config, Box::new(open::open_directory)).await
 }
-
-/// The key of the main listen address.
-const LISTEN: &str = key!(server.listen);
 
 async fn bind(
     config: &Config,
     key: &'static str,
-    address: SocketAddr,
-) -> Result<TcpListener, StartError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| StartError::Listen { address, key, origin: config.origin(key), source })
-}
-
-fn address_of(config: &Config, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    let (address, key, origin) = (config.server.listen.0, LISTEN, config.origin(LISTEN));
-    let bound = listener.local_addr();
-    bound.map_err(|source| StartError::Listen { address, key, origin, source })
+    address: &Address,
+) -> Result<Listener, StartError> {
+    Listener::bind(address).await.map_err(|source| StartError::Listen {
+        address: address.clone(),
+        key,
+        origin: config.origin(key),
+        source,
+    })
 }
 
 async fn start_on(
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     config: Config,
     opener: Opener,
 ) -> Result<Running, StartError> {
-    let listen = address_of(&config, &listener)?;
+    let listen: Vec<_> = listeners.iter().map(|listener| listener.address().clone()).collect();
     let admin = match &config.server.admin_listen {
-        Some(address) => Some(bind(&config, key!(server.admin_listen), address.0).await?),
+        Some(address) => Some(bind(&config, key!(server.admin_listen), &address.0).await?),
         None => None,
     };
-    let admin_listen = admin.as_ref().map(|admin| address_of(&config, admin)).transpose()?;
+    let admin_listen = admin.as_ref().map(|admin| admin.address().clone());
     let metrics = Metrics::install();
+    let tls = options::tls(&config)?;
+    let is_https = tls.is_some();
     let (progress_sender, progress) = watch::channel(StartupProgress {
         sentence: open::initial_progress(&config),
         progress: None,
     });
     let startup = StartupState {
-        guard: options::guard(&config, listen.ip()),
+        guard: options::guard(&config, &listen),
         progress,
         metrics: metrics.clone(),
     };
@@ -148,10 +151,11 @@ async fn start_on(
         drain_timeout: config.drain.timeout.to_std(),
     };
     let admin = admin.map(|admin| (admin, admin_switch.clone()));
-    let serving = Serving::start((listener, switch.clone()), admin, settings, metrics.clone());
+    let serving =
+        Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
     let addresses = (listen, admin_listen);
     let (app, store, report) =
-        open_and_run(&config, addresses, progress_sender, opener, metrics).await?;
+        open_and_run(&config, (addresses, is_https), progress_sender, opener, metrics).await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
     Ok(Running { serving, app, store, report })
@@ -159,13 +163,13 @@ async fn start_on(
 
 async fn open_and_run(
     config: &Config,
-    (listen, admin_listen): (SocketAddr, Option<SocketAddr>),
+    ((listen, admin_listen), is_https): ((Vec<Address>, Option<Address>), bool),
     progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
 ) -> Result<(App, OpenedStore, StartReport), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let options = options::sink_options(config, listen, admin_listen)?;
+    let options = options::sink_options(config, &listen, admin_listen.as_ref())?;
     let addresses = options.addresses.clone();
     let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();
@@ -183,6 +187,7 @@ async fn open_and_run(
     let report = StartReport {
         listen,
         admin_listen,
+        is_https,
         data: store.location(),
         pending: health.pending,
         overdue: health.overdue,
@@ -191,7 +196,7 @@ async fn open_and_run(
         open_time,
         tail: store.tail(),
     };
-    let node_options = options::node_options(config, listen);
+    let node_options = options::node_options(config, &report.listen);
     let node =
         Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
@@ -202,7 +207,7 @@ async fn open_and_run(
             true => ImplicitNamespaces::Create,
             false => ImplicitNamespaces::Refuse,
         },
-        guard: options::guard(config, listen.ip()),
+        guard: options::guard(config, &report.listen),
         addresses,
         limits: options::http_limits(config),
         backups: store.backups(config),
@@ -212,9 +217,13 @@ async fn open_and_run(
 }
 
 impl Running {
-    /// Returns the address that the server listens on.
-    pub const fn addr(&self) -> SocketAddr {
-        self.report.listen
+    /// Returns the first IP address and port that the server listens on.
+    ///
+    /// # Panics
+    /// If it listens on Unix sockets only.
+    pub fn addr(&self) -> SocketAddr {
+        let mut addresses = self.report.listen.iter().filter_map(Address::tcp);
+        addresses.next().expect("the server listens on an IP address")
     }
 
     /// Returns the report of the start.

@@ -117,7 +117,7 @@ impl TestServer {
             clock,
             implicit_namespaces: ImplicitNamespaces::Create,
             guard: Guard {
-                listen: [127, 0, 0, 1].into(),
+                listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: Vec::new(),
                 allowed_origins: Vec::new(),
             },

@@ -3,7 +3,7 @@
 //! Values are checked while they are parsed, with the checks of `duly-core`. So a mistake ends with exit
 //! code 2 before anything is sent.
 
-use std::{ffi::OsString, future::Future};
+use std::{env, ffi::OsString, future::Future, path::PathBuf};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use serde::de::DeserializeOwned;
@@ -41,6 +41,10 @@ struct GlobalOptions {
     // clap does not read the variable: it would show the option in every usage as one to be typed.
     #[arg(long, global = true, value_name = "URL", value_parser = args::values::unchecked)]
     server: Option<args::values::Unchecked>,
+    /// A file in PEM with further authorities of the server's certificate; default is the variable
+    /// DULY_CA_FILE
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// Output format: a table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -107,12 +111,13 @@ impl Session {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
-        let GlobalOptions { server, output, quiet } = self.global;
+        let GlobalOptions { server, ca_file, output, quiet } = self.global;
         let mut printer = Printer::new(output);
         printer.is_quiet = quiet;
         let session = || {
             let server = server.clone().map_or_else(args::server::from_env, |typed| typed.url())?;
-            Ok::<_, Failure>(Session { http: Http::new(server)?, printer })
+            let ca_file = ca_file.or_else(|| env::var_os("DULY_CA_FILE").map(PathBuf::from));
+            Ok::<_, Failure>(Session { http: Http::new(server, ca_file.as_deref())?, printer })
         };
         match self.command {
             Command::Serve(args) => serve::run(args, printer),

@@ -9,7 +9,7 @@ mod lines;
 
 pub(crate) use self::failed_call::{Hint, sentence};
 
-use std::{collections::HashMap, fmt::Display, time::Duration};
+use std::{collections::HashMap, fmt::Display, fs, path::Path, time::Duration};
 
 use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
@@ -39,6 +39,8 @@ const HINTS: &[Hint] = &[
 pub(crate) struct Http {
     http: reqwest::Client,
     server: Url,
+    /// The address that the paths of calls follow.
+    base: Url,
 }
 
 /// A call that is being prepared.
@@ -61,20 +63,37 @@ pub(crate) struct HttpResponse {
 }
 
 impl Http {
-    /// Returns a client of `server`.
-    pub(crate) fn new(server: Url) -> Result<Self, Failure> {
+    /// Returns a client of `server`, which trusts the system's authorities and those of the file.
+    pub(crate) fn new(server: Url, ca_file: Option<&Path>) -> Result<Self, Failure> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT);
-        if is_loopback(&server) {
+        if let Some(path) = ca_file {
+            let unusable = |reason: &dyn Display| {
+                let path = path.display();
+                Failure::usage(format_args!("--ca-file (or DULY_CA_FILE) {path}: {reason}"))
+            };
+            let pem = fs::read(path).map_err(|error| unusable(&error))?;
+            let authorities = reqwest::Certificate::from_pem_bundle(&pem);
+            let authorities = authorities.map_err(|error| unusable(&error))?;
+            if authorities.is_empty() {
+                return Err(unusable(&"there is no certificate in it"));
+            }
+            builder = builder.tls_certs_merge(authorities);
+        }
+        let mut base = server.clone();
+        if let ("unix", Ok(path)) = (server.scheme(), server.to_file_path()) {
+            builder = builder.unix_socket(path);
+            base = Url::parse("http://localhost").expect("a URL");
+        } else if is_loopback(&server) {
             // A proxy would look for the server on the proxy's own machine.
             builder = builder.no_proxy();
         }
         let http = builder
             .build()
             .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
-        Ok(Self { http, server })
+        Ok(Self { http, server, base })
     }
 
     /// Returns the server's address without user name and password.
@@ -93,7 +112,7 @@ impl Http {
     }
 
     fn call(&self, method: Method, segments: &[&str]) -> Call<'_> {
-        let mut url = self.server.clone();
+        let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
         }

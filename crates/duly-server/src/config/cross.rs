@@ -8,7 +8,7 @@ use duly_store_embedded::memory_limit;
 use duly_store_redis::Check;
 
 use super::{
-    AllowLoopback, Config, Layers, Origin, Risk, StoreUrl,
+    AbsolutePath, AllowLoopback, Config, Layers, ListenAddress, Origin, Risk, StoreUrl,
     keys::{StoreKind, key, shown},
     numbers::bytes_text,
 };
@@ -44,9 +44,15 @@ pub(super) fn check(config: &mut Config, layers: &mut Layers) {
         config.server.connections_max.lower_to(connections_within(memory_limit()));
     }
     let mut conflicts = Conflicts { config, layers };
+    check_addresses(config, &mut conflicts);
     check_bounds(config, &mut conflicts);
     check_directories(config, &mut conflicts);
     check_webhooks(config, &mut conflicts);
+    check_pair(
+        [key!(tls.certificate_file), key!(tls.key_file)],
+        [&config.tls.certificate_file, &config.tls.key_file],
+        &mut conflicts,
+    );
     match &config.store.url {
         Some(url) => check_shared_store(config, url, &mut conflicts),
         None => check_embedded_store(config, &mut conflicts),
@@ -72,6 +78,26 @@ pub(super) fn connections_within(memory_limit: u64) -> u64 {
 /// Returns the number of lease calls that may wait on some connections: over HTTP/1.1 each holds one.
 fn waiters_within(connections: u64) -> u64 {
     (connections - connections.div_ceil(4)).max(1)
+}
+
+/// Without authentication, other machines must not reach the server.
+fn check_addresses(config: &Config, conflicts: &mut Conflicts<'_>) {
+    if config.auth.external {
+        return;
+    }
+    let listen = config.server.listen.0.iter().map(|address| (key!(server.listen), address));
+    let admin = config.server.admin_listen.iter().map(|it| (key!(server.admin_listen), it));
+    for (key, ListenAddress(address)) in listen.chain(admin) {
+        if !address.is_local() {
+            let other = key!(auth.external);
+            let allowed = format!(
+                "a loopback address or a Unix socket: other machines reach {address}, and the \
+                 server checks no caller. Only where a proxy or service mesh encrypts connections \
+                 and checks callers, set {other} = true"
+            );
+            conflicts.note([key, other], shown(&address.to_string().into()), allowed);
+        }
+    }
 }
 
 /// Checks numbers that other values bound. A default that is too large is no conflict: it is lowered, or
@@ -116,6 +142,22 @@ fn check_directories(config: &Config, conflicts: &mut Conflicts<'_>) {
     }
 }
 
+/// A file that is named, and the value that it must have.
+const FILE: [&str; 2] = ["a file", "empty"];
+
+/// A certificate and its key are named together.
+fn check_pair(
+    [certificate, key]: [&'static str; 2],
+    files: [&Option<AbsolutePath>; 2],
+    conflicts: &mut Conflicts<'_>,
+) {
+    match files {
+        [Some(_), None] => conflicts.note_alone([certificate, key], FILE),
+        [None, Some(_)] => conflicts.note_alone([key, certificate], FILE),
+        _ => {}
+    }
+}
+
 fn check_webhooks(config: &Config, conflicts: &mut Conflicts<'_>) {
     let (key, other) = (key!(delivery.allow_loopback), key!(server.allowed_hosts));
     let is_open = config.delivery.allow_loopback == AllowLoopback::Always;
@@ -129,17 +171,14 @@ fn check_webhooks(config: &Config, conflicts: &mut Conflicts<'_>) {
         conflicts.note([key, other], "\"always\"", allowed);
     }
     let webhook = &config.webhook;
-    let certificate = key!(webhook.client_certificate_file);
-    let client_key = key!(webhook.client_key_file);
-    let file = ["a file", "empty"];
-    match (&webhook.client_certificate_file, &webhook.client_key_file) {
-        (Some(_), None) => conflicts.note_alone([certificate, client_key], file),
-        (None, Some(_)) => conflicts.note_alone([client_key, certificate], file),
-        _ => {}
-    }
+    check_pair(
+        [key!(webhook.client_certificate_file), key!(webhook.client_key_file)],
+        [&webhook.client_certificate_file, &webhook.client_key_file],
+        conflicts,
+    );
     let proxy = key!(webhook.proxy);
     if webhook.proxy.is_none() && webhook.proxy_credentials_file.is_some() {
-        conflicts.note_alone([key!(webhook.proxy_credentials_file), proxy], file);
+        conflicts.note_alone([key!(webhook.proxy_credentials_file), proxy], FILE);
     }
     if webhook.proxy.is_none() && webhook.proxy_resolves {
         conflicts.note_alone([key!(webhook.proxy_resolves), proxy], ["true", "false"]);

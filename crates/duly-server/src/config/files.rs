@@ -7,8 +7,10 @@
 use std::{fs, path::Path};
 
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
+use rustls::crypto::ring;
 
-use super::{Config, Layers, keys::key};
+use super::{Config, Layers, Tls, keys::key};
+use crate::serve::TlsOptions;
 
 /// Notes files that cannot be used. Nothing of their content is shown.
 pub(super) fn check(config: &Config, layers: &mut Layers) {
@@ -33,6 +35,11 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         if let duly_sink::Error::File { key, path, reason, .. } = error {
             refuse(key, &path, &reason, "a file in PEM that can be used");
         }
+    }
+    if let Some(Err(error)) =
+        server_tls(config).map(|options| options.read(&ring::default_provider()))
+    {
+        refuse(error.key, &error.path, &error.reason, "a file in PEM that can be used");
     }
     let mut read =
         |key, path: Option<&Path>, check_file: fn(&Path) -> Result<(), String>, allowed| {
@@ -60,6 +67,17 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         authorities,
         "a file in PEM that can be used",
     );
+}
+
+/// Returns the settings of the server's own TLS.
+pub(crate) fn server_tls(config: &Config) -> Option<TlsOptions> {
+    let Tls { certificate_file, key_file, min_version, reload } = &config.tls;
+    Some(TlsOptions {
+        certificate: certificate_file.as_deref()?.to_owned(),
+        key: key_file.as_deref()?.to_owned(),
+        min_version: *min_version,
+        reload: reload.to_std(),
+    })
 }
 
 /// Returns the files of the webhook client.

@@ -195,8 +195,13 @@ impl Key {
 
     /// Returns its default as text, empty for an empty one.
     pub fn default_text(&self) -> String {
-        let text = self.toml(&self.default);
-        if text == "[]" { String::new() } else { text.trim_matches('"').to_owned() }
+        match &self.default {
+            Value::Array(items) => {
+                let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                texts.join(", ")
+            }
+            default => self.toml(default).trim_matches('"').to_owned(),
+        }
     }
 }
 

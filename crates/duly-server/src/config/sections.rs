@@ -17,8 +17,8 @@ use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
     store_url::StoreUrl,
     texts::{
-        AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, LogFilter, Network, PortRange,
-        ProxyUrl, Risk, WebOrigin,
+        AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
+        Network, PortRange, ProxyUrl, Risk, WebOrigin,
     },
 };
 use crate::telemetry::logging;
@@ -31,12 +31,12 @@ const DAY: u64 = 24 * 60 * MINUTE;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// Address and port to listen on; port 0 takes a free one. Addresses other than loopback are
-    /// refused until there are API keys.
-    pub listen: ListenAddress,
-    /// Address and port of their own for `/healthz`, `/readyz` and `/metrics`, which callers of
-    /// `server.listen` cannot keep busy; port 0 takes a free one. Loopback only, until there are
-    /// API keys.
+    /// Addresses to listen on; port 0 takes a free one. A Unix socket is open to the user and the
+    /// group of the server. Addresses that other machines reach need `auth.external`.
+    pub listen: ListenAddresses,
+    /// Address of its own for `/healthz`, `/readyz` and `/metrics`, which callers of
+    /// `server.listen` cannot keep busy; port 0 takes a free one. An address that other machines
+    /// reach needs `auth.external`.
     pub admin_listen: Option<ListenAddress>,
     /// Further names that the `Host` of a request may have, without port. `localhost`, loopback
     /// addresses and the listen address are always allowed. If it is set, webhooks do not go to
@@ -72,6 +72,46 @@ pub struct Server {
     /// one that never sends anything, is closed after it. An HTTP/2 connection without a call under
     /// way is closed after it as well (`GOAWAY`), and gets a `PING` at this interval.
     pub header_timeout: TimeSpan<SECOND, { 10 * MINUTE }, MINUTE>,
+}
+
+/// `[auth]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// `true`: a proxy or service mesh in front of the server encrypts connections and checks
+    /// callers. Only then may `server.listen` and `server.admin_listen` be addresses that other
+    /// machines reach. The server itself checks no caller: every one that reaches it may do
+    /// everything.
+    pub external: bool,
+}
+
+/// `[tls]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// The server's certificate in PEM, followed by those that lead to its authority. With it, every
+    /// IP address of `server.listen` takes HTTPS only, and `server.admin_listen` too if other machines
+    /// reach it.
+    pub certificate_file: Option<AbsolutePath>,
+    /// The private key of the certificate, in PEM.
+    pub key_file: Option<AbsolutePath>,
+    /// Oldest version of TLS that callers may use.
+    pub min_version: TlsVersion,
+    /// Interval at which both files are read again; SIGHUP reads them at once. Files that cannot be
+    /// used are logged, and leave the present certificate in use.
+    pub reload: TimeSpan<SECOND, DAY, { 30 * SECOND }>,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V1_3,
 }
 
 /// `[store]`.
@@ -230,8 +270,8 @@ pub struct Delivery {
     /// `server.connections_max`, as each may hold a connection. The default is lowered to that.
     #[schemars(extend("unit" = "calls"))]
     pub pull_waiters_max: Integer<1, 1_000_000, 10_000>,
-    /// Permission for webhooks to loopback addresses; `auto`: while the server itself listens on
-    /// loopback and `server.allowed_hosts` is empty. With `server.allowed_hosts` set, which is for
+    /// Permission for webhooks to loopback addresses; `auto`: while other machines cannot reach
+    /// the server and `server.allowed_hosts` is empty. With `server.allowed_hosts` set, which is for
     /// a proxy in front, `always` is refused: name single addresses in `delivery.allow_networks` if
     /// receivers are on this machine. The server's own addresses are never a target.
     pub allow_loopback: AllowLoopback,
@@ -244,7 +284,7 @@ pub struct Delivery {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AllowLoopback {
-    /// Given while the server itself listens on loopback.
+    /// Given while the server itself listens on loopback addresses and Unix sockets only.
     #[default]
     Auto,
     /// Given.

@@ -6,7 +6,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     ops::{Deref, RangeInclusive},
     path::Path,
 };
@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{Host as UrlHost, Url};
 
 use super::store_url::StoreUrl;
-use crate::telemetry::logging;
+use crate::{listen::Address, telemetry::logging};
 
 /// A value that is written as text; `Display` is the form that is read again.
 pub(super) trait TextValue: Sized + fmt::Display {
@@ -113,12 +113,41 @@ macro_rules! text {
 }
 
 text!(
-    /// Loopback address and port.
-    ListenAddress(SocketAddr) = ([127, 0, 0, 1], 3859),
-    "a loopback address with a port, such as 127.0.0.1:3859 or [::1]:3859 (other addresses are \
-     refused until API keys exist)",
-    |text| text.trim().parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
+    /// An address to listen on.
+    ListenAddress(Address) as it is,
+    "addresses with a port, such as 127.0.0.1:3859 or [::1]:3859, or files of Unix sockets, such as \
+     unix:/run/duly.sock",
+    |text| text.trim().parse().ok()
 );
+
+/// The addresses of `server.listen`, at least one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<ListenAddress>", into = "Vec<ListenAddress>")]
+#[schemars(with = "Vec<ListenAddress>")]
+pub struct ListenAddresses(
+    /// The addresses.
+    pub Vec<ListenAddress>,
+);
+
+impl Default for ListenAddresses {
+    fn default() -> Self {
+        Self(vec![ListenAddress(Address::Tcp(([127, 0, 0, 1], 3859).into()))])
+    }
+}
+
+impl TryFrom<Vec<ListenAddress>> for ListenAddresses {
+    type Error = &'static str;
+
+    fn try_from(addresses: Vec<ListenAddress>) -> Result<Self, Self::Error> {
+        if addresses.is_empty() { Err("no address") } else { Ok(Self(addresses)) }
+    }
+}
+
+impl From<ListenAddresses> for Vec<ListenAddress> {
+    fn from(addresses: ListenAddresses) -> Self {
+        addresses.0
+    }
+}
 
 text!(
     /// Name or address of a host, without port and brackets.

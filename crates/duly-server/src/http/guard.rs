@@ -16,14 +16,14 @@ use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
 use super::{PROBES, Problem};
 
 /// Allowed values of `Host`, for messages.
-const HOSTS_ALLOWED: &str = "localhost, a loopback address, the address the server listens on, or \
+const HOSTS_ALLOWED: &str = "localhost, a loopback address, an address the server listens on, or \
                              one of server.allowed_hosts";
 
 /// The allowed values of `Host` and `Origin`.
 #[derive(Debug, Clone)]
 pub struct Guard {
-    /// Address that the server listens on.
-    pub listen: IpAddr,
+    /// Addresses that the server listens on.
+    pub listen: Vec<IpAddr>,
     /// Further names that `Host` may have, without port.
     pub allowed_hosts: Vec<String>,
     /// Origins that may call, as `scheme://host:port`.
@@ -96,7 +96,11 @@ impl Guard {
     }
 
     fn allows_host(&self, authority: &str) -> bool {
-        let by_address = |address: IpAddr| address.is_loopback() || address == self.listen;
+        // A name may be made to resolve to any address; an address is what it is.
+        let by_address = |address: IpAddr| {
+            address.is_loopback()
+                || self.listen.iter().any(|own| *own == address || own.is_unspecified())
+        };
         match host_of(authority) {
             Some(RequestHost::Address(address)) => by_address(address),
             Some(RequestHost::Name(name)) => {
@@ -154,7 +158,7 @@ mod tests {
 
     fn guard() -> Guard {
         Guard {
-            listen: IpAddr::from([127, 0, 0, 1]),
+            listen: vec![IpAddr::from([127, 0, 0, 1])],
             allowed_hosts: vec!["duly.internal".into()],
             allowed_origins: vec!["https://console.example".into()],
         }

@@ -1,12 +1,15 @@
 //! The reasons for which a server does not start, each with one message for the operator.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use duly_store::Error;
 use duly_store_embedded::OpenError;
 use tokio::task;
 
-use crate::config::{Origin, StoreUrl};
+use crate::{
+    config::{Origin, StoreUrl},
+    listen::Address,
+};
 
 /// The reason for which a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -18,10 +21,10 @@ pub enum StartError {
     #[error("{0}")]
     StoreEnded(String),
     /// The port cannot be bound.
-    #[error("cannot listen on {address} ({key}, from {origin}): {source}{}", hint(source))]
+    #[error("cannot listen on {address} ({key}, from {origin}): {source}{}", hint(address, source))]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// The configuration key of the address.
         key: &'static str,
         /// The origin of the address.
@@ -77,9 +80,13 @@ pub enum StartError {
         /// The error of the store.
         source: Box<duly_store_redis::OpenError>,
     },
-    /// The password of the store cannot be read.
-    #[error("cannot use the password in {} (store.password_file, from {origin}): {reason}", path.display())]
-    StorePassword {
+    /// A file that the configuration names cannot be used.
+    #[error("cannot use the {what} in {} ({key}, from {origin}): {reason}", path.display())]
+    File {
+        /// The content of the file.
+        what: &'static str,
+        /// The key of the configuration that names it.
+        key: &'static str,
         /// The file.
         path: PathBuf,
         /// The origin of the path.
@@ -90,20 +97,6 @@ pub enum StartError {
     /// The webhook client cannot be created.
     #[error("cannot create the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),
-    /// The proxy's credentials cannot be read.
-    #[error(
-        "cannot use the proxy's credentials in {} (webhook.proxy_credentials_file, from {origin}): \
-         {reason}",
-        path.display()
-    )]
-    ProxyCredentials {
-        /// The file.
-        path: PathBuf,
-        /// The origin of the path.
-        origin: Origin,
-        /// The reason, without any content of the file.
-        reason: String,
-    },
     /// The store was opened and does not respond.
     #[error("the store does not respond: {0}")]
     Store(#[from] Error),
@@ -112,13 +105,22 @@ pub enum StartError {
     Thread(#[from] task::JoinError),
 }
 
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
+fn hint(address: &Address, error: &io::Error) -> &'static str {
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, Address::Tcp(_)) => {
             "; another server has this port: stop it, or choose another with --listen"
         }
-        io::ErrorKind::PermissionDenied => "; choose a port from 1024 on with --listen",
-        io::ErrorKind::AddrNotAvailable => {
+        (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+            "; another server has this socket, or the file is no socket: stop that server, or \
+             choose another path with --listen"
+        }
+        (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
+            "; choose a port from 1024 on with --listen"
+        }
+        (io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound, Address::Unix(_)) => {
+            "; choose a path in a directory that exists and that the server may write to"
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
             "; this machine does not have that address: choose one it has with --listen"
         }
         _ => "",

@@ -1,10 +1,6 @@
 //! Converts the configuration into the options of each part.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
@@ -15,6 +11,8 @@ use super::error::StartError;
 use crate::{
     config::{AllowLoopback, Bytes, Config, StoreUrl, files, key, or_eighth},
     http::{BackupLimits, Guard, Limits},
+    listen::Address,
+    serve::Tls,
 };
 
 /// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it is
@@ -22,10 +20,10 @@ use crate::{
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the rules for callers.
-pub(super) fn guard(config: &Config, listen: IpAddr) -> Guard {
+pub(super) fn guard(config: &Config, listen: &[Address]) -> Guard {
     let server = &config.server;
     Guard {
-        listen,
+        listen: listen.iter().filter_map(Address::tcp).map(|it| it.ip()).collect(),
         allowed_hosts: server.allowed_hosts.iter().map(|host| host.0.clone()).collect(),
         allowed_origins: server.allowed_origins.iter().map(|origin| origin.0.clone()).collect(),
     }
@@ -75,10 +73,8 @@ pub(super) fn shared_store_options(
     let store = &config.store;
     let password = match store.password_file.as_deref() {
         None => None,
-        Some(path) => Some(files::password(path).map_err(|reason| StartError::StorePassword {
-            path: path.to_owned(),
-            origin: config.origin(key!(store.password_file)),
-            reason,
+        Some(path) => Some(files::password(path).map_err(|reason| {
+            unusable_file(config, "password", key!(store.password_file), path, reason)
         })?),
     };
     Ok(duly_store_redis::Options {
@@ -99,11 +95,15 @@ pub(super) fn shared_store_options(
     })
 }
 
-pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Options {
+pub(super) fn node_options(config: &Config, listen: &[Address]) -> duly_node::Options {
     let uname = rustix::system::uname();
     let machine = uname.nodename().to_string_lossy();
+    let place = match &listen[0] {
+        Address::Tcp(address) => address.port().to_string(),
+        Address::Unix(path) => path.display().to_string(),
+    };
     duly_node::Options {
-        name: format!("{machine}:{}", listen.port()),
+        name: format!("{machine}:{place}"),
         workers_max: config.delivery.workers_max.as_usize(),
         bytes_max: or_eighth(config.delivery.memory_max) as u64,
         pull_waiters_max: config.delivery.pull_waiters_max.as_usize(),
@@ -115,13 +115,15 @@ pub(super) fn node_options(config: &Config, listen: SocketAddr) -> duly_node::Op
 /// Reads the proxy's credentials; the sink reads the other files.
 pub(super) fn sink_options(
     config: &Config,
-    listen: SocketAddr,
-    admin_listen: Option<SocketAddr>,
+    listen: &[Address],
+    admin_listen: Option<&Address>,
 ) -> Result<Options, StartError> {
     // With names set for `Host`, a proxy stands in front and lets other machines call this one. A
     // webhook to loopback would reach services that those callers cannot reach themselves.
     let allows = match config.delivery.allow_loopback {
-        AllowLoopback::Auto => listen.ip().is_loopback() && config.server.allowed_hosts.is_empty(),
+        AllowLoopback::Auto => {
+            listen.iter().all(Address::is_local) && config.server.allowed_hosts.is_empty()
+        }
         AllowLoopback::Always => true,
         AllowLoopback::Never => false,
     };
@@ -131,7 +133,7 @@ pub(super) fn sink_options(
             loopback: if allows { Loopback::Allowed } else { Loopback::Refused },
             allow: config.delivery.allow_networks.iter().map(|network| network.0).collect(),
             ports: webhook.allow_ports.iter().map(|range| range.0.clone()).collect(),
-            own: std::iter::once(listen).chain(admin_listen).collect(),
+            own: listen.iter().chain(admin_listen).filter_map(Address::tcp).collect(),
         },
         timeouts: Timeouts {
             connect: webhook.connect_timeout.to_std(),
@@ -164,12 +166,28 @@ fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
     let Some(path) = config.webhook.proxy_credentials_file.as_deref() else {
         return Ok(None);
     };
-    let refuse = |reason: String| StartError::ProxyCredentials {
-        path: path.to_owned(),
-        origin: config.origin(key!(webhook.proxy_credentials_file)),
-        reason,
-    };
-    files::credentials(path).map(Some).map_err(refuse)
+    files::credentials(path).map(Some).map_err(|reason| {
+        let key = key!(webhook.proxy_credentials_file);
+        unusable_file(config, "proxy's credentials", key, path, reason)
+    })
+}
+
+/// Reads the certificate of the server, if it has one.
+pub(super) fn tls(config: &Config) -> Result<Option<Tls>, StartError> {
+    let tls = files::server_tls(config).map(Tls::new).transpose();
+    tls.map_err(|error| {
+        unusable_file(config, "server's certificate", error.key, &error.path, error.reason)
+    })
+}
+
+fn unusable_file(
+    config: &Config,
+    what: &'static str,
+    key: &'static str,
+    path: &Path,
+    reason: String,
+) -> StartError {
+    StartError::File { what, key, path: path.to_owned(), origin: config.origin(key), reason }
 }
 
 #[cfg(test)]
@@ -190,7 +208,7 @@ mod tests {
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let config = load(&Source { env, ..Source::default() }).expect("a configuration");
-        sink_options(&config, ([127, 0, 0, 1], 0).into(), None)
+        sink_options(&config, &[Address::Tcp(([127, 0, 0, 1], 0).into())], None)
     }
 
     #[test]
@@ -198,8 +216,9 @@ mod tests {
         let policy = |env: &[(&str, &str)]| {
             let env = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
             let config = load(&Source { env, ..Source::default() }).expect("a configuration");
-            let admin = Some(([127, 0, 0, 1], 3860).into());
-            let options = sink_options(&config, ([127, 0, 0, 1], 3859).into(), admin);
+            let local = |port| Address::Tcp(([127, 0, 0, 1], port).into());
+            let admin = local(3860);
+            let options = sink_options(&config, &[local(3859)], Some(&admin));
             options.expect("options").addresses
         };
         let hosts = ("DULY_SERVER__ALLOWED_HOSTS", "duly.example.com");

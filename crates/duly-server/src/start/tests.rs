@@ -12,7 +12,7 @@ use duly_store_embedded::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     task::{JoinHandle, yield_now},
 };
 use tonic_types::StatusExt;
@@ -71,7 +71,7 @@ impl Bench {
                 }
             }
         });
-        let starting = tokio::spawn(start_on(listener, config, opener));
+        let starting = tokio::spawn(start_on(vec![listener.try_into().unwrap()], config, opener));
         Self { directory, address, commands, starting }
     }
 

@@ -114,7 +114,7 @@ impl Bench {
             clock: shared,
             implicit_namespaces,
             guard: Guard {
-                listen: [127, 0, 0, 1].into(),
+                listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: vec!["duly.internal".into()],
                 allowed_origins: vec!["https://console.example".into()],
             },

@@ -137,9 +137,13 @@ impl AddressPolicy {
     /// The refused address and its kind.
     pub fn check_socket(&self, target: SocketAddr) -> Result<(), RefusedAddress> {
         let (ip, port) = (target.ip().to_canonical(), target.port());
-        // A connection to the unspecified address goes to this machine.
+        // A connection to the unspecified address goes to this machine. A server that listens on it has
+        // every address of this machine; a delivery to one that is not loopback comes back with the
+        // header that refuses it.
         let is_own = |own: &SocketAddr| {
-            own.port() == port && (own.ip().to_canonical() == ip || ip.is_unspecified())
+            let own_ip = own.ip().to_canonical();
+            let is_here = ip.is_unspecified() || own_ip.is_unspecified() && ip.is_loopback();
+            own.port() == port && (own_ip == ip || is_here)
         };
         if self.own.iter().any(is_own) {
             return Err(RefusedAddress { address: target.ip(), kind: AddressKind::Own });

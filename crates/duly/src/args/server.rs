@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The variable with the server's address.
 const VARIABLE: &str = "DULY_SERVER";
 /// The address of a server with the default configuration.
-const DEFAULT: &str = "http://127.0.0.1:3859";
+pub(crate) const DEFAULT: &str = "http://127.0.0.1:3859";
 
 impl Unchecked {
     /// Returns the checked address. A password in it is refused: other users of the machine can read a

@@ -7,6 +7,7 @@ use std::{convert::Infallible, net::SocketAddr};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use duly_api::{Header, State};
 use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
+use duly_server::Address;
 use reqwest::Url;
 use serde_json::value::RawValue;
 
@@ -114,14 +115,29 @@ pub(crate) fn header(text: &str) -> Result<Header, String> {
 /// Parses the address of a server.
 pub(crate) fn server_url(text: &str) -> Result<Url, String> {
     let refuse = || {
-        "it must be an address such as \"http://127.0.0.1:3859\", in --server or in DULY_SERVER"
+        "it must be an address such as \"http://127.0.0.1:3859\" or \"unix:/run/duly.sock\", in \
+         --server or in DULY_SERVER"
             .to_owned()
     };
     let url = Url::parse(text).map_err(|_| refuse())?;
-    if matches!(url.scheme(), "http" | "https") && url.has_host() { Ok(url) } else { Err(refuse()) }
+    let is_complete = match url.scheme() {
+        "http" | "https" => url.has_host(),
+        "unix" => url.to_file_path().is_ok(),
+        _ => false,
+    };
+    if is_complete { Ok(url) } else { Err(refuse()) }
 }
 
-/// Parses an address to listen on.
+/// Parses an address for the server to listen on.
+pub(crate) fn address(text: &str) -> Result<Address, String> {
+    text.parse().map_err(|()| {
+        "it must be an IP address with a port, such as 127.0.0.1:3859 or [::1]:3859, or the file of \
+         a Unix socket, such as unix:/run/duly.sock"
+            .to_owned()
+    })
+}
+
+/// Parses an address for `receive` to listen on.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "it must be an IP address with a port, such as 127.0.0.1:3859 or [::1]:3859".to_owned()

@@ -6,10 +6,10 @@
 //!    it.
 //! 4. The start report goes to stdout; logs go to stderr.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use duly_server::{
-    StartError, StartReport,
+    Address, StartError, StartReport,
     config::{self, Config},
     telemetry::logging,
 };
@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     Outcome,
-    args::values,
+    args::{server::DEFAULT, values},
     cli::runtime,
     commands::config::SourceArgs,
     failure::Failure,
@@ -48,15 +48,17 @@ pub(crate) struct Args {
     /// redis-cluster://HOST:PORT,…; rediss for TLS. A password is set in store.password_file
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Address to listen on; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS", value_parser = values::listen_address)]
-    listen: Option<SocketAddr>,
+    /// Addresses to listen on, separated by commas: 127.0.0.1:3859, unix:/run/duly.sock; port 0 selects
+    /// a free port
+    #[arg(long, value_name = "ADDRESS,…", value_delimiter = ',', value_parser = values::address)]
+    listen: Option<Vec<Address>>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let Args { config, data, store, listen } = args;
-    let listen = listen.map(|address| address.to_string());
+    let listen = listen
+        .map(|addresses| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(","));
     let source = SourceArgs { config, data, store, listen }.source();
     let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
@@ -135,11 +137,24 @@ impl Stop {
     }
 }
 
+/// Returns the URL of the first address, and those of the others.
+fn urls(report: &StartReport) -> (String, Vec<String>) {
+    let mut urls: Vec<_> = report.listen.iter().map(|it| it.url(report.is_https)).collect();
+    (urls.remove(0), urls)
+}
+
+/// Returns the URL of the additional address for probes.
+fn admin_url(report: &StartReport) -> Option<String> {
+    report.admin_listen.as_ref().map(|it| it.url(report.is_https && !it.is_local()))
+}
+
 /// Returns the start report as JSON.
 fn document(report: &StartReport) -> serde_json::Value {
+    let (first, others) = urls(report);
     serde_json::json!({
-        "listening_on": format!("http://{}", report.listen),
-        "admin_listening_on": report.admin_listen.map(|admin| format!("http://{admin}")),
+        "listening_on": first,
+        "also_listening_on": others,
+        "admin_listening_on": admin_url(report),
         "version": env!("CARGO_PKG_VERSION"),
         "data": report.data,
         "open_ms": u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX),
@@ -153,11 +168,12 @@ fn document(report: &StartReport) -> serde_json::Value {
 
 /// Returns the start report as text.
 fn start_report(report: &StartReport) -> String {
-    let url = format!("http://{}", report.listen);
+    let (url, others) = urls(report);
     let open_ms = u64::try_from(report.open_time.as_millis()).unwrap_or(u64::MAX);
     let mut lines = vec![format!("duly {} listens on {url}", env!("CARGO_PKG_VERSION"))];
-    if let Some(admin) = report.admin_listen {
-        lines.push(format!("health, readiness and metrics also on http://{admin}"));
+    lines.extend(others.iter().map(|other| format!("also on {other}")));
+    if let Some(admin) = admin_url(report) {
+        lines.push(format!("health, readiness and metrics also on {admin}"));
     }
     lines.extend([
         format!("data in {}, opened in {}", report.data, when::distance(open_ms)),
@@ -170,14 +186,7 @@ fn start_report(report: &StartReport) -> String {
         ),
     ]);
     lines.extend(report.tail.warning().map(str::to_owned));
-    let server = if report.listen.port() == DEFAULT_PORT {
-        String::new()
-    } else {
-        format!(" --server {url}")
-    };
+    let server = if url == DEFAULT { String::new() } else { format!(" --server {url}") };
     lines.push(format!("try: duly schedule demo --in 10s --payload-text hello{server}"));
     lines.join("\n")
 }
-
-/// The port of the default server address.
-const DEFAULT_PORT: u16 = 3859;

@@ -15,7 +15,7 @@ pub(crate) type Hint = (&'static str, &'static str);
 /// Returns the failure for a refusal, with its hint.
 pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
     let Ok(problem) = serde_json::from_str::<Problem>(body) else {
-        let is_path = status == StatusCode::NOT_FOUND && server.path() != "/";
+        let is_path = status == StatusCode::NOT_FOUND && path_prefix(server) != "/";
         let hint = if is_path { path_hint(server) } else { String::new() };
         let what = "but not as a Duly server: check the address";
         return Failure::coded(
@@ -23,7 +23,7 @@ pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hin
             format_args!("{} responded with {status}, {what}{hint}", shown(server)),
         );
     };
-    let message = if is_about_path(&problem, server.path()) {
+    let message = if is_about_path(&problem, path_prefix(server)) {
         sentence(&problem, &[]) + &path_hint(server)
     } else {
         sentence(&problem, hints)
@@ -36,7 +36,7 @@ fn path_hint(server: &Url) -> String {
     format!(
         "\n  the path {} of --server (or DULY_SERVER) is the prefix of every call: leave it out, \
          unless a proxy serves Duly below it",
-        server.path()
+        path_prefix(server)
     )
 }
 
@@ -128,6 +128,11 @@ fn not_listening(server: &str, cause: Option<&str>) -> Failure {
             "no Duly server answers at {server}{cause}: start one with `duly serve`, or name another with --server"
         ),
     )
+}
+
+/// Returns the path before that of every call.
+fn path_prefix(server: &Url) -> &str {
+    if server.scheme() == "unix" { "/" } else { server.path() }
 }
 
 /// Returns the server's address without user name and password.

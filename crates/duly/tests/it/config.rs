@@ -17,7 +17,7 @@ fn a_configuration_is_checked_and_shown() {
     assert!(verdict.contains("is valid") && verdict.contains(&counts), "{verdict}");
     let shown = run(&["config", "show", config[0], config[1], "--listen", "[::1]:1"]).ok();
     for line in [
-        "listen = \"[::1]:1\" # flag --listen".to_owned(),
+        "listen = [\"[::1]:1\"] # flag --listen".to_owned(),
         format!("format = \"json\" # {}:2", text(&file)),
         "data = \"./duly-data\" # default".to_owned(),
     ] {
@@ -58,7 +58,7 @@ fn programs_get_a_configuration_as_documents() {
     assert_eq!(keys.len() as u64, defaults + 4, "{shown}");
     let from_file = |line: u64| json!({ "kind": "file", "file": text(&file), "line": line });
     for (key, value, origin) in [
-        ("server.listen", json!("[::1]:1"), json!({ "kind": "flag", "flag": "--listen" })),
+        ("server.listen", json!(["[::1]:1"]), json!({ "kind": "flag", "flag": "--listen" })),
         (
             "store.min_free_bytes",
             json!(2_u64 << 30),
@@ -264,7 +264,7 @@ fn container_file_commands_and_variables_exist() {
 
     // The statement of the file and the page about the network.
     let message = run(&["config", "check", "--listen", "0.0.0.0:3859"]).refused(1);
-    assert!(message.contains("until API keys exist"), "{message}");
+    assert!(message.contains("set auth.external = true"), "{message}");
     assert_eq!(values("EXPOSE "), ["3859"]);
     let version = read("Cargo.toml");
     let version = version.lines().find_map(|line| line.strip_prefix("rust-version = "));

@@ -123,7 +123,7 @@ impl Process {
         }
     }
 
-    /// Returns the first printed `http://…` address, and the lines up to there.
+    /// Returns the first printed `http://…` or `https://…` address, and the lines up to there.
     #[track_caller]
     pub(crate) fn address(&mut self) -> (String, Vec<String>) {
         let mut lines = Vec::new();
@@ -131,7 +131,7 @@ impl Process {
             let line = self.line();
             let found = line
                 .split_whitespace()
-                .find(|word| word.starts_with("http://"))
+                .find(|word| word.starts_with("http://") || word.starts_with("https://"))
                 .map(|word| word.trim_end_matches('/').to_owned());
             lines.push(line);
             if let Some(address) = found {

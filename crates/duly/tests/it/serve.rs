@@ -27,6 +27,123 @@ fn start_report_has_address_data_directory_and_counts() {
 }
 
 #[test]
+fn serves_several_addresses_and_a_unix_socket() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let (data, other) = (directory.path().join("data"), directory.path().join("other"));
+    let socket = directory.path().join("duly.sock");
+    let unix = format!("unix:{}", text(&socket));
+    let mut command = duly();
+    let listen = format!("127.0.0.1:0,{unix}");
+    command.args(["serve", "--listen", &listen, "--data", text(&data)]);
+    let mut server = Process::of(command);
+    let (url, _) = server.address();
+    assert_eq!(server.line().trim(), format!("also on {unix}"));
+
+    run(&["schedule", "n", "x", "--in", "1h", "--server", &unix]).ok();
+    let timer = run(&["get", "n", "x", "--server", &url, "--output", "json"]).json();
+    assert_eq!(timer["id"], "x");
+    let message = run(&["serve", "--listen", &unix, "--data", text(&other)]).refused(1);
+    assert!(message.contains("another server has this socket"), "{message}");
+    run(&["health", "--server", &unix]).ok();
+
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().0.code(), Some(0));
+    assert!(!socket.exists());
+    let message = run(&["health", "--server", &unix]).refused(1);
+    assert!(message.contains(&format!("no Duly server answers at {unix}")), "{message}");
+}
+
+#[test]
+fn external_authentication_opens_other_addresses() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let mut command = duly();
+    command.env("DULY_AUTH__EXTERNAL", "true");
+    command.args(["serve", "--listen", "0.0.0.0:0", "--data", text(directory.path())]);
+    let mut server = Process::of(command);
+    let (url, _) = server.address();
+    run(&["schedule", "n", "x", "--in", "1h", "--server", &url]).ok();
+}
+
+/// The certificate of a server on 127.0.0.1, which is its own authority, and its key.
+fn write_certificate(certificate: &Path, key: &Path) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    fs::write(certificate, made.cert.pem()).expect("written");
+    fs::write(key, made.signing_key.serialize_pem()).expect("written");
+}
+
+#[test]
+fn tls_is_served_and_its_certificate_reloaded() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    let (certificate, key, first) = (path("server.pem"), path("server.key"), path("first.pem"));
+    write_certificate(&certificate, &key);
+    fs::copy(&certificate, &first).expect("copied");
+    let (data, socket) = (path("data"), format!("unix:{}", text(&path("duly.sock"))));
+    let mut command = duly();
+    command.args(["serve", "--data", text(&data)]);
+    command.args(["--listen", &format!("127.0.0.1:0,{socket}")]);
+    command.env("DULY_TLS__CERTIFICATE_FILE", &certificate).env("DULY_TLS__KEY_FILE", &key);
+    let mut server = Process::of(command);
+    let (url, _) = server.address();
+    assert!(url.starts_with("https://"), "{url}");
+    let health = |server: &str, authority: &Path| {
+        run(&["health", "--server", server, "--ca-file", text(authority)])
+    };
+
+    health(&url, &first).ok();
+    run(&["schedule", "n", "x", "--in", "1h", "--server", &url, "--ca-file", text(&first)]).ok();
+    // There is no TLS on the socket, and nothing else on the port.
+    run(&["get", "n", "x", "--server", &socket]).ok();
+    run(&["health", "--server", &url]).refused(1);
+    run(&["health", "--server", &url.replace("https", "http")]).refused(1);
+    let metrics = run(&["metrics", "tls_certificate", "--server", &socket]).ok();
+    assert!(metrics.contains("duly_tls_certificate_expiry_timestamp_seconds"), "{metrics}");
+
+    // A key that does not match leaves the certificate in use; then a whole pair replaces it.
+    write_certificate(&path("other.pem"), &key);
+    server.signal(Signal::HUP);
+    health(&url, &first).ok();
+    let renewed = path("renewed.pem");
+    write_certificate(&renewed, &key);
+    fs::rename(&renewed, &certificate).expect("replaced");
+    let until = Instant::now() + DEADLINE;
+    while health(&url, &certificate).code != Some(0) {
+        assert!(Instant::now() < until, "the new certificate is used");
+        server.signal(Signal::HUP);
+    }
+    health(&url, &first).refused(1);
+
+    server.signal(Signal::TERM);
+    let (status, log) = server.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("TLS certificate reloaded"), "{log}");
+}
+
+#[test]
+fn a_certificate_without_its_key_is_refused_at_startup() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    write_certificate(&certificate, &key);
+    write_certificate(&path("other.pem"), &key);
+    let start = |certificate: &Path, key: &str| {
+        let mut command = duly();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&path("data"))]);
+        command.env("DULY_TLS__CERTIFICATE_FILE", certificate).env("DULY_TLS__KEY_FILE", key);
+        Ran::from(command.output().expect("duly starts")).refused(1)
+    };
+    for (message, part) in [
+        (start(&certificate, text(&key)), "it does not match the certificate"),
+        (start(&certificate, text(&path("none.key"))), "no private key can be read from it"),
+        (start(&key, text(&key)), "there is no certificate in it"),
+        (start(&certificate, ""), "set together with tls.key_file, which is empty"),
+    ] {
+        assert!(message.contains("tls.") && message.contains(part), "{part}: {message}");
+    }
+    assert!(!path("data").exists());
+}
+
+#[test]
 fn low_open_file_limit_is_logged_at_startup() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let serve = |files: &str, connections: &str| {

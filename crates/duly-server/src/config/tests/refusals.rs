@@ -67,7 +67,7 @@ fn unknown_file_sections_get_a_suggestion() {
     );
     check_file(
         "[kafka]\nbroker = 1",
-        "duly.toml:1: there is no section [kafka]; the sections are [server], [store], [delivery]",
+        "duly.toml:1: there is no section [kafka]; the sections are [server], [auth], [tls], [store]",
     );
     check_file(
         "listen = 1",
@@ -127,7 +127,7 @@ fn a_wrong_value_is_named_with_its_line_variable_or_flag() {
         "store.data (environment variable DULY_STORE__DATA) must be text in UTF-8; got \"/da",
     );
     let source = Source { flags: vec![flag("x")], ..Source::default() };
-    let expected = "server.listen (flag --listen) must be a loopback address";
+    let expected = "server.listen (flag --listen) must be a list of addresses with a port";
     assert!(said(&source)[0].starts_with(expected), "{:?}", said(&source));
 }
 

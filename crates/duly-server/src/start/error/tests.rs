@@ -15,9 +15,8 @@ error_sections! {
     Foreign => "### The data directory holds other files",
     Open => "### The data directory cannot be opened",
     Shared => "### The shared store cannot be opened",
-    StorePassword => "### The password of the store cannot be used",
+    File => "### A file of the configuration cannot be used",
     Sink => "### A file of the webhook client cannot be used",
-    ProxyCredentials => "### The credentials of the proxy cannot be used",
     Store => "### The store does not respond",
     Thread => "### The store does not respond",
 }

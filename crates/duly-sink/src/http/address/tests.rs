@@ -145,7 +145,7 @@ fn s5_the_servers_own_address_is_always_refused() {
     let policy = AddressPolicy {
         loopback: Loopback::Allowed,
         allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
-        own: vec!["127.0.0.1:3859".parse().unwrap(), "[::1]:80".parse().unwrap()],
+        own: ["127.0.0.1:3859", "[::1]:80", "0.0.0.0:81"].map(|own| own.parse().unwrap()).into(),
         ..AddressPolicy::default()
     };
     let check = |url: &str| policy.check_url(HttpDestination::new(url).unwrap().url());
@@ -155,6 +155,7 @@ fn s5_the_servers_own_address_is_always_refused() {
         "http://[::ffff:127.0.0.1]:3859/",
         "http://0.0.0.0:3859/",
         "http://[::1]/",
+        "http://127.9.9.9:81/",
     ] {
         assert_eq!(check(url).map_err(|refused| refused.kind), Err(AddressKind::Own), "{url}");
     }

@@ -80,6 +80,8 @@ fn servers_are_http_addresses() {
     assert!(server_url("127.0.0.1:3859").is_err());
     assert!(server_url("localhost:3859").is_err());
     assert!(server_url("ftp://x").is_err());
+    assert!(server_url("unix:/run/duly.sock").is_ok());
+    assert!(server_url("unix:duly.sock").is_err());
 }
 
 #[test]

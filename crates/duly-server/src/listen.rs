@@ -1,0 +1,203 @@
+//! Addresses that the server listens on, and their sockets.
+
+use std::{
+    fmt, fs, io,
+    net::SocketAddr,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use futures::future::select_all;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::either::Either;
+
+/// Begins the text of a Unix socket's address.
+const UNIX: &str = "unix:";
+/// Rights on the file of a Unix socket: its user and group may call.
+const SOCKET_MODE: u32 = 0o660;
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// IP address and port; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// The file of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Returns `true` if other machines cannot connect to it: loopback, and Unix sockets.
+    pub fn is_local(&self) -> bool {
+        self.tcp().is_none_or(|address| address.ip().is_loopback())
+    }
+
+    /// Returns its IP address and port, unless it is a Unix socket.
+    pub const fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Returns it as `--server` takes it.
+    pub fn url(&self, is_https: bool) -> String {
+        let scheme = if is_https { "https" } else { "http" };
+        match self {
+            Self::Tcp(address) => format!("{scheme}://{address}"),
+            Self::Unix(_) => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// Reads an IP address with a port, or `unix:` with an absolute path.
+impl FromStr for Address {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.strip_prefix(UNIX).map(Path::new) {
+            Some(path) if path.is_absolute() => Ok(Self::Unix(path.to_owned())),
+            Some(_) => Err(()),
+            None => text.parse().map(Self::Tcp).map_err(|_| ()),
+        }
+    }
+}
+
+/// A connection that was accepted.
+pub(crate) type Stream = Either<TcpStream, UnixStream>;
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    address: Address,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Begins to listen.
+    ///
+    /// The file of a Unix socket that a killed server left is replaced. A file of another kind, and the
+    /// socket of a running server, are kept: the address is in use.
+    pub(crate) async fn bind(address: &Address) -> io::Result<Self> {
+        let path = match address {
+            Address::Tcp(address) => return TcpListener::bind(address).await?.try_into(),
+            Address::Unix(path) => path,
+        };
+        if let Ok(found) = fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() || UnixStream::connect(path).await.is_ok() {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            fs::remove_file(path)?;
+        }
+        let socket = Socket::Unix(UnixListener::bind(path)?);
+        let listener = Self { socket, address: address.clone() };
+        fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+        Ok(listener)
+    }
+
+    /// Returns its address, with the port that it got.
+    pub(crate) const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // On a connection that has just ended this fails, and serving it will find that.
+                stream.set_nodelay(true).ok();
+                Ok(Either::Left(stream))
+            }
+            Socket::Unix(listener) => Ok(Either::Right(listener.accept().await?.0)),
+        }
+    }
+}
+
+impl TryFrom<TcpListener> for Listener {
+    type Error = io::Error;
+
+    fn try_from(listener: TcpListener) -> io::Result<Self> {
+        let address = Address::Tcp(listener.local_addr()?);
+        Ok(Self { socket: Socket::Tcp(listener), address })
+    }
+}
+
+/// Removes the file of a Unix socket.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::debug!(%error, path = %path.display(), "removing a socket file failed");
+        }
+    }
+}
+
+/// Accepts the next connection of any of the sockets.
+pub(crate) async fn accept(listeners: &[Listener]) -> io::Result<Stream> {
+    select_all(listeners.iter().map(|listener| Box::pin(listener.accept()))).await.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_alike() {
+        for (text, is_local) in [
+            ("127.0.0.1:3859", true),
+            ("[::1]:0", true),
+            ("unix:/run/duly.sock", true),
+            ("0.0.0.0:3859", false),
+            ("[::]:3859", false),
+            ("10.0.0.1:1", false),
+        ] {
+            let address: Address = text.parse().expect(text);
+            assert_eq!((address.to_string().as_str(), address.is_local()), (text, is_local));
+        }
+        for text in ["", "localhost:3859", "127.0.0.1", "unix:", "unix:duly.sock", "/run/duly.sock"]
+        {
+            assert_eq!(text.parse::<Address>(), Err(()), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_socket_of_a_killed_server_is_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("duly.sock");
+        let address = Address::Unix(path.clone());
+        let in_use = async || Listener::bind(&address).await.expect_err("refused").kind();
+
+        fs::write(&path, "a file").expect("written");
+        assert_eq!(in_use().await, io::ErrorKind::AddrInUse);
+        assert_eq!(fs::read_to_string(&path).expect("kept"), "a file");
+        fs::remove_file(&path).expect("removed");
+
+        let running = Listener::bind(&address).await.expect("bound");
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, SOCKET_MODE);
+        assert_eq!(in_use().await, io::ErrorKind::AddrInUse);
+        drop(running);
+        assert!(!path.exists());
+
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("as a killed server leaves it"));
+        assert!(path.exists());
+        let replaced = Listener::bind(&address).await.expect("replaced");
+        assert_eq!(replaced.address(), &address);
+    }
+}
