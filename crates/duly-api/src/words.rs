@@ -1,6 +1,7 @@
 //! Words: values of a fixed set, which have a name in JSON and a number in protobuf.
 //!
-//! A message holds the number, as protobuf does; `Word` reads and writes the name for serde. A number without a name comes from a newer client: [`Words::known`] refuses it.
+//! A message holds the number, as protobuf does; `Word` reads and writes the name for serde. A number without
+//! a name comes from a newer client: [`Words::known`] refuses it.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 

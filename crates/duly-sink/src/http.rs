@@ -7,7 +7,7 @@
 //! * [`address`]: the addresses and ports that may be reached (S5), for hosts written as addresses here
 //!   and for names in [`resolve`].
 //! * `headers`, `request`, [`signature`]: the request that carries the payload (S2, S3).
-//! * `connect` (with `dial`, `tunnel`, `tls`) makes a connection; `connection` sends over it; `pool`
+//! * `connect` (with `tls`) makes a connection; `connection` sends over it; `pool`
 //!   keeps it. `exchange` combines them: time-outs, and the requests that are repeated (P4, S7).
 //! * `unsent`: detects whether a request that is already answered was sent completely.
 //! * `status`, `reply`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).

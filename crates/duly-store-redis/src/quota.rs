@@ -1,36 +1,40 @@
 //! Quotas: the limits of a namespace that apply to the sum over all shards, `max_pending` and `max_dead`.
 //!
 //! A Lua script runs in one shard, so no script can count all shards. So each shard has a *quota* of each
-//! limit. Its *use* (pending timers, or dead letters) may reach the quota; then the shard is *full*. A
-//! new timer needs quota of `max_pending`. A claim needs quota of `max_dead`, and so does a call that imports
-//! a dead letter or dead-letters a timer.
+//! limit. The *use* of a shard (its pending timers, or its dead letters) may reach the quota; then the shard is
+//! *full*. A new timer takes quota of `max_pending`. A new dead letter takes quota of `max_dead`. A claim takes
+//! none, but it is granted only while the shard is not full, because its firing may become a dead letter (see
+//! the limitations).
 //!
-//! An *allocation* is one division of a limit over the shards. It lasts until the limit is lowered (rule
-//! 7), or until a failover or a repair of a shard begins a new one (rule 11). Within an allocation, the
+//! An *allocation* is one division of a limit over the shards. A new one begins when
+//! a limit is lowered or set where there was none (rule 7), and after a failover or a repair of a shard (rule
+//! 11). Within an allocation, the
 //! quota of a shard is the sum of three terms:
 //!
 //! - the even split of the limit, by the settings that this shard has (the first shards get one more if
 //!   the limit does not divide);
-//! - a correction: the share that rule 9 gave the shard, minus the even split of that time. It is zero in
-//!   the first allocation, and it may be negative;
+//! - a correction, which rule 9 sets so that the even split and the correction are the share of the shard. It
+//!   stays when the limit rises later. It is zero in the first allocation, and it may be negative;
 //! - all that the shard has received from other shards, minus all that it has sent to them.
 //!
 //! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that
-//! serves the call *rebalances*. A claim is not refused: it skips the namespace, and the node rebalances in
-//! the background.
+//! serves the call *rebalances*. A claim is not refused: it skips the namespace, and the background poll of
+//! the lanes rebalances.
 //!
-//! 1. It reads the quota and the use of all shards that reply, and moves unused quota to the full shard. All
-//!    transfers go through the namespace's coordinator shard.
-//! 2. If no shard has unused quota, the call is refused. This node does not rebalance for this limit again
-//!    for a second.
+//! 1. It reads the quota and the use of all shards that reply, and moves unused quota to the shards that lack
+//!    some. All transfers go through the namespace's coordinator shard. Shards with older settings get the
+//!    present ones first.
+//! 2. If no shard has unused quota, not even after ended timers were removed, the call is refused. This node
+//!    does not rebalance for this limit again for a second. If the coordinator shard does not reply, the call
+//!    fails as unavailable.
 //!
 //! Lost, late and repeated messages do no harm:
 //!
 //! 3. Each shard stores two running totals for each shard that it exchanges quota with: sent to it, and
-//!    received from it. The message to the receiver names the allocation and the sent total ("7 in all"),
-//!    not an amount.
-//! 4. A script that sends lowers the quota and raises the sent total. It sends unused quota only, so a
-//!    repeated request to send does no harm either.
+//!    received from it. The message to the receiver names the sent total ("7 in all"), not an amount, and
+//!    the allocation, so that it does not count in another one.
+//! 4. A script that sends lowers the quota and raises the sent total. A repeated request sends again, but
+//!    unused quota only.
 //! 5. A script that receives a total above its stored one raises the quota by the difference and stores
 //!    the new total. An equal or smaller total has no effect.
 //! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and
@@ -47,29 +51,29 @@
 //! settings. The allocation and its totals stay.
 //!
 //! **A lower limit** begins a new allocation, named by the version of the settings that lowered the limit
-//! (`scripts/put.lua`, `allocation.rs`). Otherwise the even split of a shard could fall below what it has
-//! sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would exceed the
+//! (`scripts/put.lua`, `allocation.rs`). Without a new allocation, the even split of a shard could fall below
+//! what it has sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would exceed the
 //! limit.
 //!
 //! 7. When a shard gets this version, it forgets its totals, and its quota is 0 until it takes its share
 //!    (rule 9).
-//! 8. When all shards have the present settings, a node counts their use. If the use is not below the limit,
-//!    the quotas stay 0; a later call counts again.
-//! 9. Otherwise the coordinator shard records the share of each shard, once: its use, and an even split of
-//!    the rest. Each shard takes its share once.
+//! 8. When all shards reply, have the present settings and have taken no share, a node counts their use. If the
+//!    use is not below the limit, the quotas stay 0; a later call counts again.
+//! 9. Otherwise the share of each shard is its use, and an even split of the rest. The coordinator shard
+//!    records the corrections that give these shares, once. Each shard takes its correction once.
 //! 10. The call that changes the limit carries out these steps as far as it can. Later, any rebalance
 //!     continues them.
-//! 11. A failover may lose this record after a shard has taken its share, or a version of the settings that
-//!     another shard has. Then, and after a repair of a shard, the settings are written again with a new
-//!     version, which begins a new allocation of both limits.
+//! 11. A failover of the coordinator shard may lose the record of rule 9 after a shard has taken its share, or
+//!     the newest settings. A node that finds this writes the settings again with a new version, which begins
+//!     a new allocation of both limits. A repair of a shard does the same.
 //!
 //! What must stay true, within one allocation:
 //!
 //! 1. The quotas, and the transfers under way (sent and not yet received), never add up to more than the
 //!    limit. So the use of all shards does not exceed the limit. There are two exceptions: the limitations
 //!    below, and a limit that was lowered. Until all shards have the lower limit, use may still grow up to
-//!    the one before.
-//! 2. Totals only grow. So a message may be lost, late or repeated.
+//!    the one before, and it stays above the new one until enough timers have ended.
+//! 2. Totals only grow, except for what a failover loses. So a message may be lost, late or repeated.
 //! 3. No transfer of one allocation counts in another.
 //! 4. A shard that has the version of a new allocation admits nothing that needs quota until it takes its
 //!    share.

@@ -18,7 +18,7 @@ use std::sync::{
 use axum::response::Response;
 use bytes::Bytes;
 use duly_core::Code;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Collected};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Problem, lease_reservation::OversizeSemaphore};
@@ -198,10 +198,11 @@ pub(crate) fn over_budget() -> Problem {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsCounted;
 
-/// Counts a response against `reservation`. Its body is in memory as one part.
+/// Counts a response, whose body is in memory, against `reservation`.
 pub(crate) async fn count(response: Response, reservation: Reservation) -> Response {
-    let (head, mut body) = response.into_parts();
-    let whole = body.frame().await.and_then(Result::ok).and_then(|part| part.into_data().ok());
+    let (head, body) = response.into_parts();
+    // A body of one part is not copied.
+    let whole = body.collect().await.map(Collected::to_bytes);
     let counted = whole.map(|bytes| count_bytes(bytes, reservation));
     Response::from_parts(head, counted.unwrap_or_default().into())
 }

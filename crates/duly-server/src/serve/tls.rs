@@ -24,6 +24,7 @@ use rustls::{
 use tokio::{
     net::TcpStream,
     signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -156,7 +157,10 @@ impl Tls {
                 _ = ticks.tick() => {}
                 () = hung_up => last_error = None,
             }
-            match self.options.read(self.config.crypto_provider()) {
+            let (options, config) = (self.options.clone(), Arc::clone(&self.config));
+            let reading = spawn_blocking(move || options.read(config.crypto_provider()));
+            let Ok(read) = reading.await else { continue };
+            match read {
                 Ok(read) => {
                     last_error = None;
                     if read.cert != self.certificate.0.read().cert {

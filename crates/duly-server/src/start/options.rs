@@ -15,8 +15,8 @@ use crate::{
     serve::Tls,
 };
 
-/// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it is
-/// shorter than the time after which a loop of the node counts as stuck.
+/// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it
+/// is shorter than the time after which a loop of the node counts as stuck.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the rules for callers.

@@ -3,6 +3,7 @@
 mod idle;
 mod memory;
 mod probes;
+mod tls;
 
 use std::{collections::VecDeque, net::SocketAddr, path::Path, time::Duration};
 

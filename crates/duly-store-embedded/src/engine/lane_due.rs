@@ -1,6 +1,7 @@
-//! The due timers of one lane and kind, from the time when they become due until they are claimed. A lane is
-//! the queue of one receiver, of the receivers without a lane of their own, or of the consumers of a
-//! namespace. The kinds are first attempts and retries.
+//! The due timers of one lane and kind, from the time when they become due until they are claimed or leave
+//! otherwise (rule 5). A lane is one queue of a namespace: for its default destination, for its consumers, for
+//! the receivers of one origin, or for the origins that got no lane ([`super::lanes`]). The kinds are first
+//! attempts and retries.
 //!
 //! ```text
 //!   due order  ───────────────────────────────────────────────►
@@ -17,23 +18,26 @@
 //!
 //! 1. A timer that becomes due enters the window if it is earlier than the last one of the window, or if
 //!    nothing is spilled and the window is not full. Otherwise it is spilled.
-//! 2. If the window has more than `capacity` timers then, its last one is spilled. A refill may use a larger
-//!    capacity; each later timer that enters then spills one.
-//! 3. When the window holds less than a quarter of `capacity` and timers are spilled, a refill finds the
-//!    earliest of them in the index ([`super::refill`]). The walk may have passed the entry of a timer that
-//!    is spilled meanwhile, by rule 1 or 2. So the refill also adds those up to the last timer that it
-//!    found; the others stay spilled.
-//! 4. A timer whose record could not be read because of a disk error has the flag *unreadable* as well.
-//!    Claims and refills skip it. [`super::unreadable`] sets the flag. When the disk returns the record
-//!    later, it removes the flag, and the timer enters by rule 1.
-//! 5. A timer leaves when it is claimed or cancelled, expires, is deferred, or gets another time. If the
-//!    new time has come, it becomes due again by rule 1.
+//! 2. If the window has more than `capacity` timers then, its last one is spilled. `capacity` is the configured
+//!    most, or less if memory is short. A refill may use more for a large backlog; until the window has shrunk
+//!    again, each timer that enters pushes the last one out.
+//! 3. When the window holds less than a quarter of its capacity and timers are spilled, a refill walks the index
+//!    for the earliest of them ([`super::refill`]). The walk may have passed the entry of a timer that is
+//!    spilled meanwhile, so such timers are also noted. At the end, those up to the last timer that the walk
+//!    found enter too, or all of them if the walk found every spilled timer. If there were too many to note,
+//!    the refill ends early, and another one follows.
+//! 4. A timer whose record could not be read because of a disk error has the flag *unreadable* in addition to
+//!    *counted due*. Claims and refills skip it. [`super::unreadable`] sets the flag. When the disk returns the
+//!    record later, it removes the flag, and the timer enters by rule 1.
+//! 5. A timer leaves when it is claimed, cancelled or replaced, expires, waits again after a step back of the
+//!    clock, or gets another time. If the new time has come, it becomes due again by rule 1 when its record is
+//!    on disk.
 //!
 //! What must stay true:
 //!
 //! 1. If the window is not empty, no spilled timer is earlier than the last one of the window. There are two
-//!    exceptions. A timer that came during a refill (rule 3) may be earlier until the refill ends. And
-//!    timers of the same millisecond are ordered by location, which the rewriter changes; Duly promises no
+//!    exceptions. A timer that came during a refill may be earlier than those that the refill adds, until it
+//!    ends. And timers of the same millisecond are ordered by location, which the rewriter changes; Duly promises no
 //!    order within a millisecond.
 //! 2. A place in the window has the present time and the present location of its entry: it is replaced when
 //!    the rewriter moves the record.

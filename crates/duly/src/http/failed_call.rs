@@ -95,6 +95,16 @@ pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> F
     if error.is_connect() {
         return not_listening(&server, (!is_refused).then_some(&*cause));
     }
+    // A server that takes HTTPS alone answers HTTP with an alert of TLS.
+    if cause.contains("invalid HTTP version") {
+        return Failure::coded(
+            "unreachable",
+            format_args!(
+                "{server} responded with something other than HTTP: if it has TLS, write https:// \
+                 instead of http://"
+            ),
+        );
+    }
     let what = "was lost before the response was complete";
     no_response(&format!("the connection to {server} {what} ({cause})"), method)
 }
@@ -114,6 +124,23 @@ fn no_response(what: &str, method: &Method) -> Failure {
 /// Returns the failure for a server that cannot be connected to. There is a cause unless the system
 /// refused the connection.
 fn not_listening(server: &str, cause: Option<&str>) -> Failure {
+    if let Some(cause) = cause.and_then(|cause| cause.strip_prefix("invalid peer certificate: ")) {
+        let remedy = match cause {
+            cause if cause.contains("CaUsedAsEndEntity") => {
+                "it is the certificate of an authority: give the server one of its own, made without \
+                 CA:TRUE"
+            }
+            cause if cause.contains("NotValidForName") => {
+                "name the server with --server as its certificate does"
+            }
+            cause if cause.contains("Expired") => "renew it",
+            _ => "name its authority with --ca-file or DULY_CA_FILE",
+        };
+        return Failure::coded(
+            "unreachable",
+            format_args!("the certificate of {server} is refused ({cause}): {remedy}"),
+        );
+    }
     let cause = match cause {
         None => String::new(),
         // rustls reports this for a response that is not TLS.

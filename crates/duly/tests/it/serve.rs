@@ -94,8 +94,10 @@ fn tls_is_served_and_its_certificate_reloaded() {
     run(&["schedule", "n", "x", "--in", "1h", "--server", &url, "--ca-file", text(&first)]).ok();
     // There is no TLS on the socket, and nothing else on the port.
     run(&["get", "n", "x", "--server", &socket]).ok();
-    run(&["health", "--server", &url]).refused(1);
-    run(&["health", "--server", &url.replace("https", "http")]).refused(1);
+    let message = run(&["health", "--server", &url]).refused(1);
+    assert!(message.contains("name its authority with --ca-file"), "{message}");
+    let message = run(&["health", "--server", &url.replace("https", "http")]).refused(1);
+    assert!(message.contains("write https:// instead of http://"), "{message}");
     let metrics = run(&["metrics", "tls_certificate", "--server", &socket]).ok();
     assert!(metrics.contains("duly_tls_certificate_expiry_timestamp_seconds"), "{metrics}");
 
@@ -111,7 +113,8 @@ fn tls_is_served_and_its_certificate_reloaded() {
         assert!(Instant::now() < until, "the new certificate is used");
         server.signal(Signal::HUP);
     }
-    health(&url, &first).refused(1);
+    let message = health(&url, &first).refused(1);
+    assert!(message.contains("is refused"), "{message}");
 
     server.signal(Signal::TERM);
     let (status, log) = server.ended();

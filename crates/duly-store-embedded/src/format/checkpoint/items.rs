@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Entries are nearly all bytes of a checkpoint. They stay bytes until they are read one by one, so that 100
-//! million of them are not copied. Keys are 12 bytes as the index packs them. A dead letter's key is that of its delivery id.
+//! million of them are not copied. Keys are 12 bytes as the index packs them. A dead letter's key is that of
+//! its delivery id.
 
 use super::{Block, PAYLOAD_BYTES_MAX};
 use crate::format::{

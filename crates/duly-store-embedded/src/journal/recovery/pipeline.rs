@@ -45,7 +45,6 @@ pub(crate) struct Replayed {
     /// Number of its frame.
     pub(crate) lsn: u64,
     pub(crate) namespace: u32,
-    /// Bytes of the record, without the padding.
     pub(crate) effect: Effect,
 }
 

@@ -286,8 +286,8 @@ pub(crate) struct SegmentContents {
     pub(crate) damage: Vec<OpenError>,
 }
 
-/// Reads one segment alone, frame by frame, and passes each record with its byte offset to `each`. Returns `None` if it has no
-/// header and no frame: a crash leaves such a file of a segment that was just made.
+/// Reads one segment alone, frame by frame, and passes each record with its byte offset to `each`. Returns
+/// `None` if it has no header and no frame: a crash leaves such a file of a segment that was just made.
 ///
 /// It is for readers of segments that no replay needs any more. The rules are those of [`super`], but damage
 /// is noted. If a later frame shows where valid frames continue, reading resumes there.
