@@ -99,7 +99,11 @@ impl Listener {
             Address::Unix(path) => path,
         };
         if let Ok(found) = fs::symlink_metadata(path) {
-            if !found.file_type().is_socket() || UnixStream::connect(path).await.is_ok() {
+            // Only a socket without a server refuses. A busy server, or one of another user, fails otherwise.
+            let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if !found.file_type().is_socket()
+                || !UnixStream::connect(path).await.is_err_and(refused)
+            {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
             fs::remove_file(path)?;
@@ -194,6 +198,17 @@ mod tests {
         assert_eq!(in_use().await, io::ErrorKind::AddrInUse);
         drop(running);
         assert!(!path.exists());
+
+        let socket = tokio::net::UnixSocket::new_stream().expect("a socket");
+        socket.bind(&path).expect("bound");
+        let busy = socket.listen(1).expect("listens");
+        let mut callers = Vec::new();
+        while let Ok(caller) = UnixStream::connect(&path).await {
+            callers.push(caller);
+        }
+        assert_eq!(in_use().await, io::ErrorKind::AddrInUse, "its queue is full");
+        drop(busy);
+        fs::remove_file(&path).expect("removed");
 
         drop(std::os::unix::net::UnixListener::bind(&path).expect("as a killed server leaves it"));
         assert!(path.exists());
