@@ -22,6 +22,7 @@
 #[macro_use]
 mod dual_form;
 
+pub mod access;
 pub mod batch;
 mod builders;
 pub mod cluster;

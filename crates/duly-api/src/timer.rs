@@ -250,14 +250,14 @@ impl Timer {
     }
 
     /// Returns a timer of a list with `view=summary`: without payload, headers and history.
-    pub fn summary(view: &TimerView) -> Self {
+    pub fn summary(view: &TimerView, mark: ScheduleMark) -> Self {
         Self {
             payload: None,
             payload_text: None,
             payload_base64: None,
             headers: Vec::new(),
             history: Vec::new(),
-            ..Self::new(view, ScheduleMark::None)
+            ..Self::new(view, mark)
         }
     }
 

@@ -11,6 +11,9 @@ use data_encoding::BASE32_NOPAD;
 
 use crate::{Incarnation, invalid::Invalid, shard::hasher_of};
 
+/// Characters of the text form.
+const CHARS: usize = 26;
+
 /// The name of one firing, the same in every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(u128);
@@ -52,7 +55,9 @@ impl DeliveryId {
 
 impl fmt::Display for DeliveryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&BASE32_NOPAD.encode(&self.0.to_be_bytes()))
+        let mut text = [0; CHARS];
+        BASE32_NOPAD.encode_mut(&self.0.to_be_bytes(), &mut text);
+        f.write_str(str::from_utf8(&text).expect("base32 is ASCII"))
     }
 }
 

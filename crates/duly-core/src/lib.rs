@@ -19,6 +19,7 @@
 //!
 //! Start reading at [`lifecycle`], then [`timer`] and [`operate`].
 
+pub mod access;
 pub mod delivery_id;
 pub mod destination;
 pub mod duration;

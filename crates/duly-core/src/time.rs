@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Millis, invalid::Invalid};
 
 /// The forms that [`Timestamp`] accepts, for error messages.
@@ -17,8 +19,25 @@ pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970
 const BARE_MS_MIN: i128 = 100_000_000_000;
 
 /// A point in time in Unix milliseconds, at most [`Timestamp::MAX`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(into = "u64", try_from = "u64")]
 pub struct Timestamp(u64);
+
+impl From<Timestamp> for u64 {
+    fn from(time: Timestamp) -> Self {
+        time.0
+    }
+}
+
+impl TryFrom<u64> for Timestamp {
+    type Error = Invalid;
+
+    fn try_from(ms: u64) -> Result<Self, Invalid> {
+        Self::from_integer(ms.into())
+    }
+}
 
 impl Timestamp {
     /// 1970-01-01T00:00:00.000Z.

@@ -39,8 +39,8 @@ pub use keys::key;
 pub use numbers::{Bytes, Integer, TimeSpan};
 pub use pages::{example_toml, reference_markdown};
 pub use sections::{
-    AllowLoopback, Auth, Defaults, Delivery, Drain, Limits, Log, Server, Store, Tls, TlsVersion,
-    Webhook,
+    AllowLoopback, Auth, AuthMode, Defaults, Delivery, Drain, Limits, Log, Server, Store, Tls,
+    TlsVersion, Webhook,
 };
 pub use store_url::StoreUrl;
 pub use texts::{

@@ -23,6 +23,8 @@ mod timers;
 
 #[cfg(test)]
 pub(crate) use consume::CONSUMERS_MAX;
+#[cfg(test)]
+pub(crate) use methods::paths as method_paths;
 
 use axum::{
     Router,
@@ -37,7 +39,10 @@ use duly_core::{Invalid, NamespaceName};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
-use crate::http::{App, Problem, StartupState, batch::BATCH_BYTES_MAX};
+use crate::{
+    call,
+    http::{App, Problem, StartupState, batch::BATCH_BYTES_MAX},
+};
 
 /// Most bytes of a response: no limit, because the memory budget bounds a page.
 const RESPONSE_BYTES_MAX: usize = usize::MAX;
@@ -96,9 +101,11 @@ fn message_bytes_max(app: &App) -> usize {
     app.limits.body_bytes_max.min(BATCH_BYTES_MAX)
 }
 
-/// Parses the namespace of a message.
+/// Parses the namespace of a message, and checks that the caller may use it.
 fn namespace(name: &str) -> Result<NamespaceName, Problem> {
-    Ok(NamespaceName::new(name)?)
+    let name = NamespaceName::new(name)?;
+    call::caller().check_namespace(&name)?;
+    Ok(name)
 }
 
 /// Returns a required part of a message.

@@ -24,10 +24,10 @@ mod edge;
 mod guard;
 pub(crate) mod health;
 pub(crate) mod items;
+mod keys;
 pub(crate) mod lease_reservation;
 mod lines;
 pub(crate) mod namespaces;
-pub(crate) mod notice;
 mod openapi;
 mod path;
 pub(crate) mod pull;
@@ -48,7 +48,7 @@ pub(crate) use edge::{CallKind, ChangesNothing};
 pub use guard::Guard;
 pub use openapi::openapi_json;
 pub use response::PROBLEM_JSON;
-pub(crate) use router_switch::{ConnectionKind, RouterSwitch, Routers};
+pub(crate) use router_switch::{Connection, ConnectionKind, RouterSwitch, Routers};
 pub(crate) use startup::{
     StartupProgress, StartupState, admin_router as startup_admin_router, router as startup_router,
 };
@@ -116,6 +116,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(health::cluster))
         .routes(routes!(backup::backup))
         .routes(routes!(backup::repair))
+        .routes(routes!(keys::create_key, keys::list_keys))
+        .routes(routes!(keys::get_key, keys::patch_key, keys::delete_key))
+        .routes(routes!(keys::rotate_key))
+        .routes(routes!(keys::whoami))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

@@ -17,6 +17,8 @@
 //!
 //! Start reading at [`http::router`]; the bodies are those of `duly-api`.
 
+mod auth;
+mod call;
 pub mod config;
 mod grpc;
 pub mod http;
@@ -30,6 +32,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod tests;
 
+pub use auth::Auth;
 pub use config::Config;
 pub use http::openapi_json;
 pub use listen::Address;

@@ -2,7 +2,7 @@
 
 use std::{
     fmt, fs, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     str::FromStr,
@@ -74,6 +74,14 @@ impl FromStr for Address {
 
 /// A connection that was accepted.
 pub(crate) type Stream = Either<TcpStream, UnixStream>;
+
+/// Returns the address of the caller of a connection; a Unix socket has none.
+pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
+    match stream {
+        Either::Left(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+        Either::Right(_) => None,
+    }
+}
 
 /// A socket that accepts connections.
 #[derive(Debug)]

@@ -12,13 +12,15 @@ use duly_api::{
     timer::ScheduleMark,
 };
 use duly_core::{
-    Millis, destination::LaneKey, limits::Limits, metric_names::OUTCOMES, shard::ShardId,
+    Millis, access::Action, destination::LaneKey, limits::Limits, metric_names::OUTCOMES,
+    shard::ShardId,
 };
 use duly_node::{FallbackLoad, LaneLoad};
 use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
 use crate::{
+    call,
     problem::{
         Problem,
         refusal_texts::{OperationKind, SentOperation},
@@ -115,7 +117,15 @@ pub(crate) fn view<'a>(
 /// # Errors
 /// The errors of [`view`].
 pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
-    view(sent, outcome, path).map(|(view, mark)| Timer::new(view, mark))
+    view(sent, outcome, path).map(|(view, mark)| shown(view, mark))
+}
+
+/// Returns a timer as the caller may read it: without payload and headers, unless it has the right to them.
+pub(crate) fn shown(view: &TimerView, mark: ScheduleMark) -> Timer {
+    match call::caller().permits(Action::Payload) {
+        true => Timer::new(view, mark),
+        false => Timer::summary(view, mark),
+    }
 }
 
 /// Returns the response to a cancel.

@@ -163,6 +163,13 @@ impl Problem {
         self
     }
 
+    /// Puts a reason in front of the sentence.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: &str) -> Self {
+        self.body.detail = format!("{reason} {}", self.body.detail);
+        self
+    }
+
     /// Returns the code.
     pub const fn code(&self) -> Code {
         self.code

@@ -26,7 +26,8 @@ use self::{
     tls::SecureStream,
 };
 use crate::{
-    http::{ConnectionKind, RouterSwitch, WriteProgress},
+    auth::Peer,
+    http::{Connection, ConnectionKind, RouterSwitch, WriteProgress},
     listen::{self, Listener, Stream},
     telemetry::Metrics,
 };
@@ -207,6 +208,7 @@ fn connect(
 ) {
     let builder = Arc::clone(builder);
     let progress = WriteProgress::new(timeouts.write);
+    let peer = Peer(listen::peer_of(&stream));
     tokio::spawn(async move {
         let stream = tokio::select! {
             stream = secure(stream, tls, timeouts.idle) => stream,
@@ -214,7 +216,9 @@ fn connect(
         };
         let Some(stream) = stream else { return };
         let stream = TimeoutStream::new(stream, timeouts);
-        let switch = switch.for_connection(progress.clone(), ConnectionKind::Main);
+        let connection =
+            Connection { progress: progress.clone(), kind: ConnectionKind::Main, peer };
+        let switch = switch.for_connection(connection);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
         let mut write_timeout = pin!(progress.wait_for_write_timeout());
         let mut from = Instant::now();
@@ -300,7 +304,9 @@ impl Reserve {
             oldest.abort();
         }
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
-        let switch = switch.clone().for_connection(WriteProgress::new(timeouts.write), self.kind);
+        let (progress, peer) = (WriteProgress::new(timeouts.write), Peer(listen::peer_of(&stream)));
+        let connection = Connection { progress, kind: self.kind, peer };
+        let switch = switch.clone().for_connection(connection);
         let serving = async move {
             let Some(stream) = secure(stream, tls, timeouts.idle).await else { return };
             let stream = TimeoutStream::new(stream, timeouts);

@@ -36,6 +36,7 @@ pub use error::StartError;
 
 use self::open::{OpenedStore, Opener};
 use crate::{
+    auth::Auth,
     config::{Config, key},
     grpc,
     http::{
@@ -129,6 +130,7 @@ async fn start_on(
     let metrics = Metrics::install();
     let tls = options::tls(&config)?;
     let is_https = tls.is_some();
+    let auth = options::auth(&config, admin_listen.as_ref())?;
     let (progress_sender, progress) = watch::channel(StartupProgress {
         sentence: open::initial_progress(&config),
         progress: None,
@@ -137,13 +139,15 @@ async fn start_on(
         guard: options::guard(&config, &listen),
         progress,
         metrics: metrics.clone(),
+        is_guarded: auth.is_required(),
     };
     let startup_routers =
         Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()));
     let switch = RouterSwitch::new(startup_routers);
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
     let probes = |http: Router| Routers::new(http.clone(), http);
-    let admin_switch = RouterSwitch::new(probes(startup_admin_router(startup)));
+    let admin_startup = StartupState { is_guarded: auth.guards_admin(), ..startup };
+    let admin_switch = RouterSwitch::new(probes(startup_admin_router(admin_startup)));
     let settings = ConnectionSettings {
         connections_max: config.server.connections_max.as_usize(),
         header_timeout: config.server.header_timeout.to_std(),
@@ -155,7 +159,8 @@ async fn start_on(
         Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
     let addresses = (listen, admin_listen);
     let (app, store, report) =
-        open_and_run(&config, (addresses, is_https), progress_sender, opener, metrics).await?;
+        open_and_run(&config, (addresses, is_https), auth, progress_sender, opener, metrics)
+            .await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
     Ok(Running { serving, app, store, report })
@@ -164,6 +169,7 @@ async fn start_on(
 async fn open_and_run(
     config: &Config,
     ((listen, admin_listen), is_https): ((Vec<Address>, Option<Address>), bool),
+    auth: Auth,
     progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
@@ -176,8 +182,15 @@ async fn open_and_run(
     let store = open::open(config, Arc::clone(&clock), progress_sender, opener).await?;
     let open_time = began.elapsed();
     let store_port = store.as_store();
-    let namespaces = match count_namespaces(&*store_port).await {
-        Ok(namespaces) => namespaces,
+    let read = async {
+        let records = store_port.read_access(0).await?;
+        Ok::<_, Error>((count_namespaces(&*store_port).await?, records))
+    };
+    let namespaces = match read.await {
+        Ok((namespaces, records)) => {
+            auth.use_records(records.unwrap_or_default());
+            namespaces
+        }
         Err(error) => {
             store.close().await?;
             return Err(error.into());
@@ -208,6 +221,7 @@ async fn open_and_run(
             false => ImplicitNamespaces::Refuse,
         },
         guard: options::guard(config, &report.listen),
+        auth,
         addresses,
         limits: options::http_limits(config),
         backups: store.backups(config),

@@ -29,6 +29,7 @@ use tonic::{Status, Streaming};
 use tower::{ServiceExt, util::MapRequest};
 
 use crate::{
+    auth::Auth,
     http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts},
     telemetry::Metrics,
 };
@@ -104,6 +105,11 @@ type DirectService =
 impl TestServer {
     /// Starts a server with the namespace `a`.
     pub(crate) async fn start() -> Self {
+        Self::start_with(Auth::new(false, None, false)).await
+    }
+
+    /// Starts a server with this authentication and the namespace `a`.
+    pub(crate) async fn start_with(auth: Auth) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
         let claims = Arc::<ClaimCounts>::default();
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
@@ -121,6 +127,7 @@ impl TestServer {
                 allowed_hosts: Vec::new(),
                 allowed_origins: Vec::new(),
             },
+            auth,
             addresses: AddressPolicy::with_loopback(),
             limits: Limits {
                 body_bytes_max: 1024 * 1024,

@@ -25,7 +25,7 @@ use std::{
 };
 
 use crate::{
-    checkpoint,
+    access_file, checkpoint,
     disk::{self, Disk, RealDisk},
     engine::backup::BackupPlan,
     journal,
@@ -202,6 +202,7 @@ impl Target {
             for dir in DIRS {
                 fs::remove_dir_all(self.path.join(dir)).or_else(is_gone)?;
             }
+            remove_file(&self.path.join(access_file::NAME))?;
             remove_file(&self.path.join(manifest::RESTORED))
         });
         if let Err(error) = cleared.or_else(is_gone) {
@@ -253,6 +254,7 @@ pub(crate) fn copy(
         copying.copy_up_to(&active, *active_end, closing)?;
         let manifest = Manifest::read(source.as_ref())?;
         let manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
+        copying.copy_keys()?;
         let (files, bytes, copied_bytes) = copying.end();
         publish(disk, &manifest)?;
         let path = target.path.clone();

@@ -265,6 +265,16 @@ pub(crate) fn create_anew(disk: &dyn Disk, name: &str) -> Result<Arc<dyn File>> 
     disk.create(name)
 }
 
+/// Replaces a file: the bytes are durable under the first name before they get the second.
+pub(crate) fn replace(disk: &dyn Disk, [temporary, name]: [&str; 2], bytes: &[u8]) -> Result<()> {
+    let file = create_anew(disk, temporary)?;
+    let written = file.write_at(0, bytes).and_then(|()| file.sync_all());
+    written.and_then(|()| disk.rename(temporary, name)).inspect_err(|_| {
+        drop(disk.remove(temporary));
+    })?;
+    disk.sync_dir("")
+}
+
 /// Splits a file name into its directory (`""` is the root) and its base name. Refuses names that could
 /// leave the data directory.
 fn split_name(name: &str) -> Result<(&str, &str)> {

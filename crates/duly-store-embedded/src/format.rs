@@ -38,8 +38,13 @@ pub(crate) const CLOSING_FRAMES: u64 = 1;
 /// Feature bit: records of namespaces may be marked as implicit ([`settings`]), which older builds do
 /// not understand.
 const IMPLICIT_NAMESPACES: u64 = 2;
-/// Feature bits that this build understands.
+/// Feature bit: the store has keys of callers ([`crate::access_file`]). Older builds would admit every
+/// caller. It is set with the first key.
+pub(crate) const KEYS: u64 = 4;
+/// Feature bits of every store that this build writes.
 pub const FEATURES: u64 = CLOSING_FRAMES | IMPLICIT_NAMESPACES;
+/// Feature bits that this build understands.
+pub(crate) const KNOWN_FEATURES: u64 = FEATURES | KEYS;
 
 /// Alignment of records; an index entry counts offsets in this unit.
 pub(crate) const ALIGN: u64 = 16;

@@ -16,6 +16,7 @@
 //! Start reading at [`EmbeddedStore`], then read the module `engine`. The format is in `format` and in
 //! `docs/internals/disk-format.md`.
 
+pub mod access_file;
 pub mod backup;
 pub mod check;
 mod checkpoint;

@@ -161,11 +161,11 @@ impl Manifest {
 
     /// Refuses what this build cannot read.
     fn check_readable(&self) -> Result<()> {
-        if self.reader_min > format::VERSION || self.features & !format::FEATURES != 0 {
+        if self.reader_min > format::VERSION || self.features & !format::KNOWN_FEATURES != 0 {
             return Err(OpenError::Newer {
                 found: self.version,
                 known: format::VERSION,
-                features: self.features & !format::FEATURES,
+                features: self.features & !format::KNOWN_FEATURES,
             });
         }
         if self.version < format::VERSION_READ_MIN {
@@ -208,12 +208,7 @@ impl Manifest {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
         }
-        let file = disk::create_anew(disk, TEMPORARY)?;
-        let written = file.write_at(0, &self.encode()).and_then(|()| file.sync_all());
-        written.and_then(|()| disk.rename(TEMPORARY, name)).inspect_err(|_| {
-            drop(disk.remove(TEMPORARY));
-        })?;
-        disk.sync_dir("")
+        disk::replace(disk, [TEMPORARY, name], &self.encode())
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -53,6 +53,12 @@ pub enum OpenError {
         /// The fault.
         what: String,
     },
+    /// The file of the keys is damaged.
+    #[error(
+        "the file KEYS is damaged: {0}. Restore the file from a backup; or remove it, and create an \
+         administrator key with `duly key create --admin --data DIR`: all other keys are then gone"
+    )]
+    Keys(String),
     /// The directory has no store.
     #[error("{0} holds no Duly store: it has no MANIFEST; name the directory with --data")]
     NoStore(String),

@@ -4,16 +4,17 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest,
-    MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView, command,
+    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest,
+    Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome,
+    Settlement, Stats, Store, StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::{
-    disk::{Disk, Lock, RealDisk},
+    access_file::AccessFile,
+    disk::{Disk, RealDisk},
     engine::{
         Engine,
         async_count::CountQuestion,
@@ -37,9 +38,9 @@ pub struct EmbeddedStore {
     disk: Arc<dyn Disk>,
     report: OpenReport,
     terminal: Terminal,
+    access: Arc<AccessFile>,
     /// Held by the backup in progress.
     backup: Mutex<()>,
-    _lock: Lock,
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl EmbeddedStore {
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
-        let (engine, report, lock) = open_engine(&disk, options, clock, progress)?;
+        let (engine, report, access) = open_engine(&disk, options, clock, progress)?;
         let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
             wakeups: Arc::new(watch::Sender::new(0)),
@@ -102,7 +103,7 @@ impl EmbeddedStore {
             .map_err(OpenError::no_thread)?;
         let terminal = shared.terminal.clone();
         let mode = StoreMode::Threads { shared, engine: Mutex::new(Some(thread)) };
-        Ok(Self { mode, disk, report, terminal, backup: Mutex::new(()), _lock: lock })
+        Ok(Self { mode, disk, report, terminal, access, backup: Mutex::new(()) })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it returns.
@@ -115,7 +116,7 @@ impl EmbeddedStore {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
-        let (engine, report, lock) = open_engine(&disk, options, clock, &mut |_| {})?;
+        let (engine, report, access) = open_engine(&disk, options, clock, &mut |_| {})?;
         let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
@@ -123,8 +124,8 @@ impl EmbeddedStore {
             disk,
             report,
             terminal,
+            access,
             backup: Mutex::new(()),
-            _lock: lock,
         })
     }
 
@@ -196,11 +197,12 @@ fn open_engine(
     options: Options,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(OpenProgress),
-) -> std::result::Result<(Engine, OpenReport, Lock), OpenError> {
+) -> std::result::Result<(Engine, OpenReport, Arc<AccessFile>), OpenError> {
     options.check().map_err(OpenError::Options)?;
     let lock = disk.lock()?;
-    let (engine, report) = Engine::open(Arc::clone(disk), options, clock, progress)?;
-    Ok((engine, report, lock))
+    let (engine, report) = Engine::open(Arc::clone(disk), options, Arc::clone(&clock), progress)?;
+    let access = AccessFile::open(Arc::clone(disk), clock, lock)?;
+    Ok((engine, report, Arc::new(access)))
 }
 
 /// Returns the result of a call after its records are written or durable. A refused call wrote nothing,
@@ -413,6 +415,33 @@ impl Store for EmbeddedStore {
         waited: Arc<BTreeSet<NamespaceName>>,
     ) -> StoreFuture<'_, IdlePage> {
         self.call(ReplyAt::Durable, move |engine| engine.remove_idle(from, &waited))
+    }
+
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        let records = self.access.records();
+        Box::pin(async move { Ok(Some(records).filter(|records| records.version != known)) })
+    }
+
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        let access = Arc::clone(&self.access);
+        let work = move || access.change(seen, change);
+        if let StoreMode::Inline { .. } = &self.mode {
+            return Box::pin(std::future::ready(work()));
+        }
+        // The engine's thread would keep timers waiting for the disk.
+        let (reply, answer) = oneshot::channel();
+        let started = std::thread::Builder::new()
+            .name("duly-keys".to_owned())
+            .spawn(move || drop(reply.send(work())));
+        let pushed = started.map(drop).map_err(|error| Error::Unavailable {
+            reason: OpenError::no_thread(error).to_string(),
+            retry_after: duly_core::Millis::from_secs(1),
+        });
+        received(pushed, answer)
     }
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {

@@ -19,6 +19,7 @@
 //!
 //! The port does not know about sockets, HTTP or fairness between lanes. Start reading at [`Store`].
 
+pub mod access;
 pub mod claim;
 pub mod command;
 pub mod conformance;
@@ -34,6 +35,7 @@ mod sharded;
 mod store;
 pub mod token;
 
+pub use access::{AccessChange, AccessRecords, ChangeOrigin, RestoreState};
 pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, MemberId, Owner, Ready, ReadyCursor, ReadyLane,
 };

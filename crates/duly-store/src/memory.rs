@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    MemberId, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView, command,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
+    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page, Ready,
+    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, NAMESPACES_MAX, Namespace, Put},
 };
@@ -51,6 +51,7 @@ pub struct MemoryStore {
     /// Present if several nodes share the store.
     members: Option<Members>,
     namespaces_max: u64,
+    access: Mutex<AccessRecords>,
 }
 
 impl MemoryStore {
@@ -63,6 +64,7 @@ impl MemoryStore {
             wakeups: watch::Sender::new(0),
             members: None,
             namespaces_max: NAMESPACES_MAX,
+            access: Mutex::default(),
         }
     }
 
@@ -247,6 +249,27 @@ impl Store for MemoryStore {
         async move {
             let removed = self.change(|state, now| state.remove_idle(&awaited, now));
             Ok(IdlePage { removed, next: None })
+        }
+        .boxed()
+    }
+
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        let records = self.access.lock().clone();
+        async move { Ok(Some(records).filter(|records| records.version != known)) }.boxed()
+    }
+
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        async move {
+            let mut records = self.access.lock();
+            if records.version != seen {
+                return Ok(None);
+            }
+            *records = records.changed(change, ChangeOrigin::Call, self.clocks.now().wall)?;
+            Ok(Some(records.clone()))
         }
         .boxed()
     }

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
-use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
-    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
-    Stats, TimerView,
+    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Deployment, Error, Forecast,
+    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
+    SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
@@ -187,6 +187,25 @@ pub trait Store: Debug + Send + Sync + 'static {
             Ok(Repaired::not_needed(namespace))
         }
         .boxed()
+    }
+
+    /// Returns the keys of callers if their version is not `known`.
+    fn read_access(&self, _known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        async move { Ok(None) }.boxed()
+    }
+
+    /// Changes the keys of callers if their version still is `seen`. Returns the records as they are then;
+    /// `None` if another change came first, and nothing was done.
+    ///
+    /// # Errors
+    /// Those of [`AccessRecords::changed`].
+    fn change_access(
+        &self,
+        _seen: u64,
+        _change: AccessChange,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        let allowed = "used with an embedded store: this one keeps no keys yet";
+        async move { Err(Invalid::unseen("keys", allowed).into()) }.boxed()
     }
 
     /// Returns a counter that grows when something in a shard became claimable, or will do so earlier than

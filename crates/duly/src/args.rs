@@ -2,6 +2,7 @@
 
 pub(crate) mod delivery;
 pub(crate) mod input;
+pub(crate) mod key;
 pub(crate) mod secret;
 pub(crate) mod server;
 pub(crate) mod timer;

@@ -15,7 +15,7 @@ use crate::{
     Outcome,
     args::{self, TimerArg},
     commands::{
-        batch, cancel, cluster, config, dead, documents, export, get, health, import, list,
+        batch, cancel, cluster, config, dead, documents, export, get, health, import, key, list,
         metrics, namespace, pull, receive, reschedule, resume, schedule, serve, store, top,
     },
     failure::Failure,
@@ -45,6 +45,10 @@ struct GlobalOptions {
     /// DULY_CA_FILE
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// A file with the key to send; default is the file that the variable DULY_API_KEY_FILE names, else
+    /// the key in the variable DULY_API_KEY
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Output format: a table for people, or JSON for programs, errors included
     #[arg(long, global = true, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -67,12 +71,16 @@ enum Command {
     Batch(batch::Args),
     Lease(pull::LeaseArgs),
     Settle(pull::SettleArgs),
+    #[command(visible_alias = "ns")]
     Namespace(namespace::Args),
     Resume(resume::Args),
     Dead(dead::Args),
     Export(export::Args),
     Import(import::Args),
     Receive(receive::Args),
+    Key(key::Args),
+    /// Show the key that the command sends, and its rights
+    Whoami,
     Store(store::Args),
     Config(config::Args),
     #[cfg(feature = "bench")]
@@ -111,13 +119,14 @@ impl Session {
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(self) -> Outcome {
-        let GlobalOptions { server, ca_file, output, quiet } = self.global;
+        let GlobalOptions { server, ca_file, key_file, output, quiet } = self.global;
         let mut printer = Printer::new(output);
         printer.is_quiet = quiet;
         let session = || {
             let server = server.clone().map_or_else(args::server::from_env, |typed| typed.url())?;
             let ca_file = ca_file.or_else(|| env::var_os("DULY_CA_FILE").map(PathBuf::from));
-            Ok::<_, Failure>(Session { http: Http::new(server, ca_file.as_deref())?, printer })
+            let key = args::key::authorization(key_file.as_deref())?;
+            Ok::<_, Failure>(Session { http: Http::new(server, ca_file.as_deref(), key)?, printer })
         };
         match self.command {
             Command::Serve(args) => serve::run(args, printer),
@@ -138,6 +147,8 @@ impl Cli {
             Command::Export(args) => block_on(async { export::run(args, &session()?).await }),
             Command::Import(args) => block_on(async { import::run(args, &session()?).await }),
             Command::Receive(args) => block_on(receive::run(args, printer)),
+            Command::Key(args) => key::run(args, printer, session),
+            Command::Whoami => block_on(async { key::whoami(&session()?).await }),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),
             #[cfg(feature = "bench")]

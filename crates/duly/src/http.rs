@@ -12,7 +12,10 @@ pub(crate) use self::failed_call::{Hint, sentence};
 use std::{collections::HashMap, fmt::Display, fs, path::Path, time::Duration};
 
 use duly_core::NamespaceName;
-use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
+use reqwest::{
+    Method, StatusCode, Url,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -63,9 +66,16 @@ pub(crate) struct HttpResponse {
 }
 
 impl Http {
-    /// Returns a client of `server`, which trusts the system's authorities and those of the file.
-    pub(crate) fn new(server: Url, ca_file: Option<&Path>) -> Result<Self, Failure> {
+    /// Returns a client of `server`, which trusts the system's authorities and those of the file, and sends
+    /// this key.
+    pub(crate) fn new(
+        server: Url,
+        ca_file: Option<&Path>,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Self, Failure> {
+        let headers = authorization.map(|value| (AUTHORIZATION, value)).into_iter().collect();
         let mut builder = reqwest::Client::builder()
+            .default_headers(headers)
             .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT);

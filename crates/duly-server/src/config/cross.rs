@@ -80,9 +80,10 @@ fn waiters_within(connections: u64) -> u64 {
     (connections - connections.div_ceil(4)).max(1)
 }
 
-/// Without authentication, other machines must not reach the server.
+/// Without encryption and authentication, other machines must not reach the server.
 fn check_addresses(config: &Config, conflicts: &mut Conflicts<'_>) {
-    if config.auth.external {
+    let is_secure = config.tls.certificate_file.is_some() && !config.auth.mode.is_empty();
+    if is_secure || config.auth.external {
         return;
     }
     let listen = config.server.listen.0.iter().map(|address| (key!(server.listen), address));
@@ -91,9 +92,9 @@ fn check_addresses(config: &Config, conflicts: &mut Conflicts<'_>) {
         if !address.is_local() {
             let other = key!(auth.external);
             let allowed = format!(
-                "a loopback address or a Unix socket: other machines reach {address}, and the \
-                 server checks no caller. Only where a proxy or service mesh encrypts connections \
-                 and checks callers, set {other} = true"
+                "a loopback address or a Unix socket, because other machines reach {address}: set \
+                 tls.certificate_file, tls.key_file and auth.mode = [\"keys\"]; or, where a proxy or \
+                 service mesh encrypts connections and checks callers, {other} = true"
             );
             conflicts.note([key, other], shown(&address.to_string().into()), allowed);
         }

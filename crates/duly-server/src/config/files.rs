@@ -6,6 +6,7 @@
 
 use std::{fs, path::Path};
 
+use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
 use rustls::crypto::ring;
 
@@ -56,6 +57,12 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         "a file that holds one line, user:password",
     );
     read(
+        key!(auth.root_key_file),
+        config.auth.root_key_file.as_deref(),
+        |path| root_key(path).map(drop),
+        "a file that holds one line, a key",
+    );
+    read(
         key!(store.password_file),
         store.password_file.as_deref(),
         |path| password(path).map(drop),
@@ -96,12 +103,24 @@ pub(crate) fn tls_files(config: &Config) -> TlsFiles {
 /// # Errors
 /// The reason, without any content of the file.
 pub(crate) fn password(path: &Path) -> Result<String, String> {
+    one_line(path)?.ok_or_else(|| "it must hold one line, the password".to_owned())
+}
+
+/// Reads the root key.
+///
+/// # Errors
+/// The reason, without any content of the file.
+pub(crate) fn root_key(path: &Path) -> Result<PresentedKey, String> {
+    let key = one_line(path)?.and_then(|line| line.trim().parse().ok());
+    key.ok_or_else(|| "it must hold one line, a key as `duly key generate` prints it".to_owned())
+}
+
+/// Reads a file that holds one line; `None` if it holds none or several.
+fn one_line(path: &Path) -> Result<Option<String>, String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let mut lines = text.lines();
-    match (lines.next(), lines.next()) {
-        (Some(line), None) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err("it must hold one line, the password".to_owned()),
-    }
+    let line = lines.next().filter(|line| !line.is_empty() && lines.next().is_none());
+    Ok(line.map(str::to_owned))
 }
 
 /// Checks that a file can hold authorities.

@@ -90,6 +90,13 @@ enum ValueForm {
     Text,
 }
 
+/// Returns the words of a list of words, each once.
+fn listed(items: &Value) -> String {
+    let words = words(items);
+    assert!(!words.is_empty(), "the items of a list are texts or words: {items}");
+    format!("the words {}", words.join(", "))
+}
+
 impl Key {
     fn new(schema: &Value, section: String, field: String, default: Value) -> Self {
         let text = |name: &str| schema[name].as_str().map(str::to_owned);
@@ -111,7 +118,9 @@ impl Key {
             (ValueForm::Word, _) => format!("one of {}", words.join(", ")),
             (ValueForm::List, _) => format!(
                 "a list of {} (in the environment and on the command line separated by commas)",
-                schema["items"]["allowed"].as_str().expect("items of lists are texts")
+                schema["items"]["allowed"]
+                    .as_str()
+                    .map_or_else(|| listed(&schema["items"]), str::to_owned)
             ),
             _ => text("allowed").expect("the type of a key says what it allows"),
         };

@@ -32,11 +32,12 @@ const DAY: u64 = 24 * 60 * MINUTE;
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
     /// Addresses to listen on; port 0 takes a free one. A Unix socket is open to the user and the
-    /// group of the server. Addresses that other machines reach need `auth.external`.
+    /// group of the server. Addresses that other machines reach need a certificate (`[tls]`) and
+    /// `auth.mode`, or `auth.external`.
     pub listen: ListenAddresses,
     /// Address of its own for `/healthz`, `/readyz` and `/metrics`, which callers of
     /// `server.listen` cannot keep busy; port 0 takes a free one. An address that other machines
-    /// reach needs `auth.external`.
+    /// reach needs what `server.listen` needs; metrics then need a key.
     pub admin_listen: Option<ListenAddress>,
     /// Further names that the `Host` of a request may have, without port. `localhost`, loopback
     /// addresses and the listen address are always allowed. If it is set, webhooks do not go to
@@ -78,11 +79,25 @@ pub struct Server {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
+    /// Means by which callers prove who they are: `keys`. With one, no caller without a valid key is
+    /// admitted, even if the store has no keys yet. Without one, callers need a key as soon as the
+    /// store has had one.
+    pub mode: Vec<AuthMode>,
+    /// A file with one key, as `duly key generate` prints it. The key has every right until the store
+    /// has a valid administrator key; use it to create that.
+    pub root_key_file: Option<AbsolutePath>,
     /// `true`: a proxy or service mesh in front of the server encrypts connections and checks
     /// callers. Only then may `server.listen` and `server.admin_listen` be addresses that other
-    /// machines reach. The server itself checks no caller: every one that reaches it may do
-    /// everything.
+    /// machines reach without a certificate (`[tls]`) and `auth.mode`.
     pub external: bool,
+}
+
+/// A means by which callers prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthMode {
+    /// A key in the header `authorization`.
+    Keys,
 }
 
 /// `[tls]`.

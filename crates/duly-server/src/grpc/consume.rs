@@ -37,7 +37,10 @@ use tonic_prost::ProstDecoder;
 
 use self::session::Session;
 use super::{inbound::Incoming, status::from_library};
-use crate::http::{App, Problem, budget::Reservation};
+use crate::{
+    call,
+    http::{App, Problem, budget::Reservation},
+};
 
 /// Streams of consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 10_000;
@@ -100,7 +103,8 @@ impl Consumers {
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
         let reservation = app.budget().empty_reservation();
-        tokio::spawn(async move {
+        let caller = call::caller();
+        let session = async move {
             let error_sender = sender.clone();
             tokio::select! {
                 // Claims are released when the session is dropped.
@@ -112,7 +116,8 @@ impl Consumers {
                 },
             }
             drop(slot);
-        });
+        };
+        tokio::spawn(async move { caller.scope(session).await });
         let polled_responses = PolledResponses::default();
         let mut response = Response::new(ConsumeResponses {
             receiver,

@@ -21,9 +21,11 @@ use super::{
     status::{deadline_exceeded, from_library},
 };
 use crate::{
+    auth::{Caller, Peer, Rule, rules},
+    call,
     http::{
-        App, CallKind, ChangesNothing, Problem, WriteProgress, body::check_content_encoding,
-        budget::Budget, notice::with_notice,
+        App, CallKind, ChangesNothing, Connection, Problem, WriteProgress,
+        body::check_content_encoding, budget::Budget,
     },
     telemetry::UNMATCHED,
 };
@@ -32,22 +34,30 @@ use crate::{
 const TIMEOUT_ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
 /// Runs the layer.
-pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = methods::find(request.uri().path());
-    let progress = request.extensions().get::<WriteProgress>().cloned();
+    let connection = request.extensions_mut().remove::<Connection>();
+    let (progress, peer) = match connection {
+        Some(Connection { progress, peer, .. }) => (Some(progress), peer),
+        None => (None, Peer(None)),
+    };
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked = app
         .guard
         .check(request.uri(), request.headers())
-        .and_then(|()| check_content_encoding(request.headers()))
-        .and_then(|()| method.ok_or_else(|| unknown(request.uri())))
-        .and_then(|method| {
+        .and_then(|()| {
+            let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
+            app.auth.admit(rule, request.headers(), peer, app.now())
+        })
+        .and_then(|caller| {
+            check_content_encoding(request.headers())?;
+            let method = method.ok_or_else(|| unknown(request.uri()))?;
             method.kind.check_capacity(&app)?;
-            Ok((method, caller_limit(request.headers())?))
+            Ok((caller, method, caller_limit(request.headers())?))
         });
     let response = match checked {
-        Ok((method, caller)) => {
+        Ok((caller, method, caller_limit)) => {
             let server = method.limit(&app);
             let budget = match method.kind {
                 CallKind::Reading | CallKind::Change => app.budget(),
@@ -57,8 +67,8 @@ pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -
             let mut request = inbound::bounded(&app, method, budget, request);
             let changes_nothing = ChangesNothing::of(method.kind);
             request.extensions_mut().insert(changes_nothing.clone());
-            guarded(budget, CallTimeLimits { server, caller }, &changes_nothing, request, next)
-                .await
+            let limits = CallTimeLimits { server, caller: caller_limit };
+            guarded(budget, limits, (caller, &changes_nothing), request, next).await
         }
         Err(problem) => refuse(problem),
     };
@@ -97,12 +107,12 @@ struct CallTimeLimits {
 async fn guarded(
     budget: &Budget,
     limits: CallTimeLimits,
-    changes_nothing: &ChangesNothing,
+    (caller, changes_nothing): (Caller, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let handled = AssertUnwindSafe(with_notice(next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, next.run(request))).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
         Some(least) => match timeout(least, handled).await {

@@ -36,6 +36,14 @@ pub(super) fn find(path: &str) -> Option<&'static MethodInfo> {
     METHODS.get(path)
 }
 
+/// Returns the paths of all methods, sorted.
+#[cfg(test)]
+pub(crate) fn paths() -> Vec<String> {
+    let mut paths: Vec<_> = all().into_keys().collect();
+    paths.sort();
+    paths
+}
+
 impl MethodInfo {
     /// Returns the time limit of the response; `None` for a stream.
     pub(super) fn limit(&self, app: &App) -> Option<Duration> {

@@ -9,7 +9,7 @@ use duly_api::{
     timer::ScheduleMark,
     v1::{self, timers_server::Timers},
 };
-use duly_core::TimerId;
+use duly_core::{NamespaceName, TimerId};
 use duly_store::{
     Outcome,
     query::{ListRequest, ListState},
@@ -34,7 +34,7 @@ use crate::{
         items::{self, command, sort_items},
         reading::ReadResult,
         refusal_texts::SentOperation,
-        timers::list::page_limit,
+        timers::list::{list_view, page_limit},
     },
     messages,
 };
@@ -55,11 +55,11 @@ impl TimersService {
     /// Carries out a single operation.
     async fn apply_single(
         &self,
-        name: &str,
+        namespace: NamespaceName,
         operation: v1::Operation,
         metadata: &MetadataMap,
     ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
-        let (app, namespace) = (&self.app, namespace(name)?);
+        let app = &self.app;
         let mut reservation = app.budget().reserve(operation.encoded_len())?;
         let (source, trace_parent) =
             (MessageFormat::Protobuf, items::trace_parent(metadata.as_ref()));
@@ -70,11 +70,12 @@ impl TimersService {
 
     async fn timer(
         &self,
-        name: &str,
+        namespace: NamespaceName,
         operation: v1::Operation,
         metadata: &MetadataMap,
     ) -> GrpcResult<v1::Timer> {
-        let (sent, outcome, reservation) = self.apply_single(name, operation, metadata).await?;
+        let (sent, outcome, reservation) =
+            self.apply_single(namespace, operation, metadata).await?;
         let path = sent.kind.name();
         let timer = messages::timer(sent, &outcome, path)?;
         Ok(change_response_within(reservation, timer).await)
@@ -102,54 +103,58 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 impl Timers for TimersService {
     async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
+        let namespace = namespace(&request.namespace)?;
         let operation = required("schedule", request.schedule)?.into();
-        self.timer(&request.namespace, operation, &metadata).await
+        self.timer(namespace, operation, &metadata).await
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::Timer> {
         let request = request.into_inner();
-        let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let namespace = namespace(&request.namespace)?;
+        let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let ReadResult { value, mut reservation, rest } =
             self.app.read_timer(namespace, id).await?;
         reservation.join(rest);
-        Ok(read_response_within(reservation, v1::Timer::new(&value, ScheduleMark::None))?)
+        Ok(read_response_within(reservation, messages::shown(&value, ScheduleMark::None))?)
     }
 
     async fn reschedule(&self, request: Request<v1::RescheduleRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
+        let namespace = namespace(&request.namespace)?;
         let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
-        self.timer(&request.namespace, operation, &metadata).await
+        self.timer(namespace, operation, &metadata).await
     }
 
     async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
         let (metadata, _, request) = request.into_parts();
+        let namespace = namespace(&request.namespace)?;
         let operation = required("cancel", request.cancel)?.into();
         let (sent, outcome, reservation) =
-            self.apply_single(&request.namespace, operation, &metadata).await?;
+            self.apply_single(namespace, operation, &metadata).await?;
         let cancelled = messages::cancelled(&outcome, sent.kind.name())?;
         Ok(change_response_within(reservation, cancelled).await)
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> GrpcResult<v1::Timer> {
         let (metadata, _, request) = request.into_parts();
+        let namespace = namespace(&request.namespace)?;
         let fire = Some(required("fire", request.fire)?);
         let operation = v1::Operation { fire, ..v1::Operation::default() };
-        self.timer(&request.namespace, operation, &metadata).await
+        self.timer(namespace, operation, &metadata).await
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> GrpcResult<v1::ListResponse> {
         let request = request.into_inner();
         let cursor = request.cursor.clone();
         let view = View::known("view", request.view).map_err(Problem::from)?;
+        let view = list_view(view.filter(|view| *view != View::Unspecified))?;
         let mut request = list(&request)?;
         let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
         let read = self.app.read_page(request).await?;
         let bytes = read.reservation.bytes();
-        Ok(run_blocking(bytes, move || page(read, filter, is_searched, view.unwrap_or_default()))
-            .await?)
+        Ok(run_blocking(bytes, move || page(read, filter, is_searched, view)).await?)
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {

@@ -13,7 +13,10 @@ use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
 use super::{Backups, budget::Budget, guard::Guard};
-use crate::telemetry::{Metrics, Routes};
+use crate::{
+    auth::Auth,
+    telemetry::{Metrics, Routes},
+};
 
 /// Bytes of all responses of the service's own paths at once, such as `/metrics`. They have a budget of
 /// their own: `/metrics` still responds when callers have filled theirs.
@@ -63,6 +66,8 @@ pub struct Parts {
     pub implicit_namespaces: ImplicitNamespaces,
     /// The rules for callers.
     pub guard: Guard,
+    /// The keys of callers.
+    pub auth: Auth,
     /// The addresses that webhooks may reach.
     pub addresses: AddressPolicy,
     /// Bounds.

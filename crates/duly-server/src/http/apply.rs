@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::{Code, NamespaceName, error_code::Retry};
+use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use duly_store::{
     Command, Operation, Outcome, Refusal, Sharded,
     namespaces::{IDLE_AFTER, Put},
 };
 
-use super::{App, ImplicitNamespaces, Problem, notice, refusal_texts::OperationKind};
-use crate::{similar_name::most_similar, telemetry};
+use super::{App, ImplicitNamespaces, Problem, refusal_texts::OperationKind};
+use crate::{call, similar_name::most_similar, telemetry};
 
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
@@ -105,6 +105,9 @@ impl App {
     }
 
     pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
+        call::caller().check(Action::Namespace).map_err(|problem| {
+            problem.because(&format!("there is no namespace {:?}, and to create it", name.as_str()))
+        })?;
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits.implicit_namespaces_per_second;
             let detail = format!(
@@ -123,7 +126,7 @@ impl App {
             tracing::info!(namespace = %name, similar, "namespace created implicitly");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
-            notice::set_notice(format!(
+            call::set_notice(format!(
                 "there was no namespace {:?}: this call created it{similar}",
                 name.as_str()
             ));
@@ -139,7 +142,10 @@ impl App {
         // A hint is not worth an error.
         let others = self.store.list_namespaces(after, SIMILAR_MAX).await.ok()?;
         let others = others.iter().map(|other| other.name.as_str());
-        let others = others.filter(|other| *other != name.as_str() && other.starts_with(first));
+        let caller = call::caller();
+        let others = others.filter(|other| {
+            *other != name.as_str() && other.starts_with(first) && caller.covers(other)
+        });
         most_similar(name.as_str(), others).map(str::to_owned)
     }
 }

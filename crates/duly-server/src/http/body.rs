@@ -23,6 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::{App, Problem, budget::Reservation};
+use crate::call;
 use duly_api::json;
 
 /// Bodies from this size on are read on a blocking thread.
@@ -107,7 +108,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get))
     });
     let _slot = slots.acquire().await.expect("it is never closed");
-    match tokio::task::spawn_blocking(work).await {
+    let caller = call::caller();
+    match tokio::task::spawn_blocking(move || caller.scope_blocking(work)).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

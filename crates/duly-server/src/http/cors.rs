@@ -18,7 +18,8 @@ use http::{
 use super::{Guard, openapi::RouteDescription};
 
 /// Headers of a request that the server reads.
-const READ: HeaderValue = HeaderValue::from_static("accept, content-type, traceparent");
+const READ: HeaderValue =
+    HeaderValue::from_static("accept, authorization, content-type, traceparent");
 /// Headers of a response that a script could not read otherwise.
 const SHOWN: HeaderValue = HeaderValue::from_static("allow, retry-after");
 /// Seconds that a browser may cache a preflight response.
@@ -59,8 +60,10 @@ impl Cors {
         let is_preflight = *method == Method::OPTIONS
             && matches!(self, Self::Allowed(_))
             && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        let methods = HeaderValue::from_str(&RouteDescription::route(route)?.methods).ok();
-        let methods = methods.filter(|_| is_preflight)?;
+        if !is_preflight {
+            return None;
+        }
+        let methods = HeaderValue::from_str(&RouteDescription::route(route)?.methods).ok()?;
         let preflight_headers = [
             (ACCESS_CONTROL_ALLOW_METHODS, methods),
             (ACCESS_CONTROL_ALLOW_HEADERS, READ),

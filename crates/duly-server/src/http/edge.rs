@@ -27,55 +27,70 @@ use super::{
     budget::{self, IsCounted},
     bulk,
     cors::Cors,
-    health, notice,
+    health,
     openapi::RouteDescription,
-    pull,
+    path, pull,
     query::Query,
-    router_switch::ConnectionKind,
+    router_switch::{Connection, ConnectionKind},
     unread,
 };
 use duly_api::lease::LEASE_WAIT_MAX;
 
-use crate::telemetry::UNMATCHED;
+use crate::{
+    auth::{Caller, Peer, Rule, rules},
+    call,
+    telemetry::UNMATCHED,
+};
 
 /// Time limit of a backup or a repair, which may take long.
 const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);
 
+/// Begins the paths of one namespace.
+const NAMESPACE: &str = "/v1/namespaces/{namespace}";
+
 /// Runs the layer.
-pub(super) async fn edge(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
-    let checked = app
-        .guard
-        .check_request(&request)
-        .and_then(|()| check_content_encoding(request.headers()))
-        .and_then(|()| check_query(route, request.method(), request.uri()));
     let cors = Cors::of(&app.guard, request.headers());
     let preflight = cors.preflight(route, request.method(), request.headers());
-    let progress = request.extensions().get::<WriteProgress>().cloned();
-    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
-    let kind = match request.extensions().get::<ConnectionKind>() {
-        // The reserve and the admin listener serve one response at a time on each of a few connections.
-        Some(ConnectionKind::Reserve | ConnectionKind::Admin) => CallKind::Health,
-        Some(ConnectionKind::Main) | None => CallKind::of(route, request.method()),
+    let connection = request.extensions_mut().remove::<Connection>();
+    let (progress, kind, peer) = match connection {
+        Some(Connection { progress, kind, peer }) => (Some(progress), kind, peer),
+        None => (None, ConnectionKind::Main, Peer(None)),
     };
-    let checked = checked.and_then(|()| kind.check_capacity(&app));
+    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
+    let checked_origin = app.guard.check_request(&request);
+    // A preflight request has no key.
+    let preflight = preflight.filter(|_| checked_origin.is_ok());
+    let admitted = checked_origin.and_then(|()| admit(&app, route, (kind, peer), &request));
+    let checked = admitted.and_then(|caller| {
+        check_content_encoding(request.headers())?;
+        check_query(route, request.method(), request.uri())?;
+        Ok(caller)
+    });
+    let kind = match kind {
+        // The reserve and the admin listener serve one response at a time on each of a few connections.
+        ConnectionKind::Reserve | ConnectionKind::Admin => CallKind::Health,
+        ConnectionKind::Main => CallKind::of(route, request.method()),
+    };
+    let checked = checked.and_then(|caller| kind.check_capacity(&app).map(|()| caller));
     let (mut request, unread) = unread::watch(request);
     let changes_nothing = ChangesNothing::of(kind);
     if route == bulk::PATH {
         request.extensions_mut().insert(changes_nothing.clone());
     }
     let response = match (checked, preflight) {
-        (Ok(()), None) => {
-            let limit = time_limit(&app, route);
-            guarded(limit, route, &changes_nothing, request, next).await
-        }
-        (Ok(()), Some(response)) => {
+        (_, Some(response)) => {
             drop(request);
             response
         }
-        (Err(problem), _) => {
+        (Ok(caller), None) => {
+            let limit = time_limit(&app, route);
+            guarded(limit, route, (caller, &changes_nothing), request, next).await
+        }
+        (Err(problem), None) => {
             drop(request);
             problem.into_response()
         }
@@ -180,15 +195,40 @@ async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
     }
 }
 
+/// Admits the caller of a request: with the right that the operation needs, and the namespace in its path.
+fn admit(
+    app: &App,
+    route: &str,
+    (kind, peer): (ConnectionKind, Peer),
+    request: &Request,
+) -> Result<Caller, Problem> {
+    let is_admin = kind == ConnectionKind::Admin;
+    if !app.auth.is_required() || is_admin && !app.auth.guards_admin() {
+        return Ok(Caller::Anyone);
+    }
+    let rule = match route {
+        // The path does not exist: no one needs a right to learn that, but a caller needs a key.
+        UNMATCHED => Rule::AnyKey,
+        _ => rules::http(request.method(), route),
+    };
+    let caller = app.auth.admit(rule, request.headers(), peer, app.now())?;
+    if route.starts_with(NAMESPACE)
+        && let Some(name) = path::namespace_in(request.uri().path())
+    {
+        caller.check_namespace(&name)?;
+    }
+    Ok(caller)
+}
+
 async fn guarded(
     limit: Duration,
     route: &str,
-    changes_nothing: &ChangesNothing,
+    (caller, changes_nothing): (Caller, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let handled = AssertUnwindSafe(notice::with_notice(next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, next.run(request))).catch_unwind();
     match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
@@ -257,7 +297,8 @@ mod tests {
             .route("/panics", routing::get(panics))
             .route("/hangs", routing::get(pending::<()>))
             .layer(middleware::from_fn(move |request, next| async move {
-                guarded(limit, "/", &ChangesNothing::of(kind), request, next).await
+                let changes_nothing = ChangesNothing::of(kind);
+                guarded(limit, "/", (Caller::Anyone, &changes_nothing), request, next).await
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use duly_api::cluster::{ClusterInfo, Node, Readiness, Recovery};
-use duly_core::Millis;
+use duly_core::{Millis, access::Action};
 use duly_node::MemberView;
 use duly_store::{Health, deployment::MembershipStage};
 use http::{
@@ -20,7 +20,7 @@ use super::{
     App,
     response::{self, HandlerResult},
 };
-use crate::messages::ms;
+use crate::{call, messages::ms};
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(super) const METRICS: &str = "/metrics";
 pub(crate) async fn healthz(State(app): State<App>) -> HandlerResult {
     match app.store.terminal_error() {
         None => alive().await,
-        Some(reason) => not_ready("failed", vec![reason], None),
+        Some(reason) => not_ready("failed", visible(vec![reason]), None),
     }
 }
 
@@ -70,10 +70,15 @@ pub(crate) async fn readyz(State(app): State<App>) -> HandlerResult {
     let health = app.store.health();
     let reasons = reasons(&app, &health);
     if reasons.is_empty() {
-        let (status, warnings) = ("ready".to_owned(), warnings(&app, health.warnings));
+        let (status, warnings) = ("ready".to_owned(), visible(warnings(&app, health.warnings)));
         return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
-    not_ready("not_ready", reasons, None)
+    not_ready("not_ready", visible(reasons), None)
+}
+
+/// Returns the sentences that the caller may read: none without the right to metrics.
+fn visible(sentences: Vec<String>) -> Vec<String> {
+    if call::caller().permits(Action::Metrics) { sentences } else { Vec::new() }
 }
 
 /// Responds that the service is not ready, with the time of the next question.

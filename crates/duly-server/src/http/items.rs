@@ -10,7 +10,7 @@ use duly_api::{
     moved::{Import, ImportResult, MovedTimer},
     trace,
 };
-use duly_core::{Invalid, NamespaceName};
+use duly_core::{Invalid, NamespaceName, access::Action};
 use duly_store::{Answer, Command, Operation, Outcome};
 use http::HeaderMap;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use super::{
     App,
     refusal_texts::{OperationKind, SentOperation},
 };
-use crate::{http::Problem, messages};
+use crate::{call, http::Problem, messages};
 
 /// The kind of the items of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,16 +124,19 @@ pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<String> {
 /// For each item the sent operation or its refusal, and the commands of the accepted items.
 pub(crate) type SortedItems = (Vec<Result<SentOperation, Problem>>, Vec<Command>);
 
-/// Separates refused items from commands.
+/// Separates refused items from commands. Items that the caller has no right to are refused.
 pub(crate) fn sort_items(
     read: impl Iterator<Item = Result<(Command, SentOperation), Problem>>,
 ) -> SortedItems {
+    let caller = call::caller();
     let mut commands = Vec::with_capacity(read.size_hint().0);
     let slots = read.map(|item| {
-        item.map(|(command, sent)| {
-            commands.push(command);
-            sent
-        })
+        let (command, sent) = item?;
+        if matches!(command.operation, Operation::Fire { .. }) {
+            caller.check(Action::Operate)?;
+        }
+        commands.push(command);
+        Ok(sent)
     });
     (slots.collect(), commands)
 }

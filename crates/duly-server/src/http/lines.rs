@@ -40,6 +40,7 @@ use super::{
     items::{self, Items, sort_items},
     refusal_texts::SentOperation,
 };
+use crate::call;
 use duly_api::batch::{LastLine, ResultLine, Results};
 
 /// Operations of one step.
@@ -73,9 +74,9 @@ pub(super) async fn respond(
     };
     // Read before the head of the response: a caller that waits for "100 Continue" gets it first.
     lines.read().await;
-    let chunks = stream::unfold(lines, |mut lines| async move {
-        let chunk = lines.next().await?;
-        Some((Ok::<_, Infallible>(chunk), lines))
+    let chunks = stream::unfold((lines, call::caller()), |(mut lines, caller)| async move {
+        let chunk = caller.scope(lines.next()).await?;
+        Some((Ok::<_, Infallible>(chunk), (lines, caller)))
     });
     Ok(ndjson(Body::from_stream(chunks)))
 }
@@ -254,6 +255,7 @@ impl LineStream {
 
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
+        call::caller().check_still_valid(self.app.now())?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
         let values = self.app.budget().reserve(2 * bytes)?;

@@ -20,7 +20,7 @@ use super::{
     text::ResponseText,
     timers::list::{end_page, page_limit},
 };
-use crate::messages;
+use crate::{call, messages};
 
 /// Namespaces that are read with one call of the store.
 const AT_ONCE: usize = 32;
@@ -247,7 +247,7 @@ impl App {
         loop {
             // One more than is shown: it tells whether there is another page.
             let count = left.min(AT_ONCE) + 1;
-            let found = self.store.list_namespaces(after.clone(), count).await?;
+            let found = self.visible_namespaces(after.clone(), count).await?;
             let is_last = found.len() < count;
             for namespace in found.iter().take(count - 1) {
                 match show(namespace) {
@@ -264,6 +264,35 @@ impl App {
                 return Ok(shown.map(|name| name.to_string()));
             }
             after.clone_from(&shown);
+        }
+    }
+
+    /// Returns at most `count` namespaces after the name `after`: those that the caller may know of.
+    async fn visible_namespaces(
+        &self,
+        mut after: Option<NamespaceName>,
+        count: usize,
+    ) -> Result<Vec<Namespace>, Problem> {
+        let (caller, mut visible) = (call::caller(), Vec::new());
+        loop {
+            let found = self.store.list_namespaces(after, count).await?;
+            let last = found.last().map(|namespace| namespace.name.clone());
+            let last = last.filter(|_| found.len() >= count);
+            visible.extend(found.into_iter().filter(|it| caller.covers(it.name.as_str())));
+            visible.truncate(count);
+            let Some(last) = last.filter(|_| visible.len() < count) else {
+                return Ok(visible);
+            };
+            after = Some(last.clone());
+            if !caller.covers(last.as_str()) {
+                // Between two of the caller's patterns there may be very many names.
+                let Some(next) = caller.next_covered(last.as_str()) else {
+                    return Ok(visible);
+                };
+                let exact = self.store.get_namespace(next.clone()).await?;
+                visible.extend(exact.filter(|it| caller.covers(it.name.as_str())));
+                after = Some(next);
+            }
         }
     }
 

@@ -55,6 +55,7 @@ const REFUSALS: [(&str, &str); 2] = [
         (name = "dead letters", description = "Redrive and purge dead letters."),
         (name = "namespaces", description = "Settings, counts and states of namespaces."),
         (name = "moving", description = "Move timers from one server to another."),
+        (name = "keys", description = "Keys of callers, and the rights of the caller."),
         (name = "service", description = "Health, metrics, backups and repairs.")
     ),
     components(schemas(Problem, Results, Timestamp, View))
@@ -76,9 +77,9 @@ fn complete(document: &mut Value) {
     document["components"]["securitySchemes"] = json!({"apiKey": {
         "type": "http",
         "scheme": "bearer",
-        "description": "Reserved: this version has no API keys.",
+        "description": "A key, as `duly key create` prints it. A server that requires no keys ignores it.",
     }});
-    document["security"] = json!([{}]);
+    document["security"] = json!([{"apiKey": []}, {}]);
     for (path, calls) in
         entries(&mut document["paths"]).filter(|(path, _)| path.starts_with("/v1/"))
     {
@@ -96,6 +97,10 @@ fn complete(document: &mut Value) {
             (Some("path"), Some("namespace")) => json!({
                 "type": "string",
                 "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+            }),
+            (Some("path"), Some("id")) if object["description"] == "Id of the key" => json!({
+                "type": "string",
+                "pattern": "^[0-9a-hjkmnp-tv-z]{10}$",
             }),
             (Some("path"), Some("id")) => json!({
                 "type": "string",

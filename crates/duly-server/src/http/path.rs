@@ -1,4 +1,4 @@
-//! Reads the path of a request: a namespace, or a timer in one.
+//! Reads the path of a request: a namespace, a timer in one, or a key.
 //!
 //! Segments are split before they are decoded, so an id may hold `/` as `%2F`.
 
@@ -6,7 +6,7 @@ use axum::{
     extract::{FromRequestParts, RawPathParams},
     http::request::Parts,
 };
-use duly_core::{Invalid, NamespaceName, TimerId};
+use duly_core::{Invalid, NamespaceName, TimerId, access::KeyId};
 
 use super::Problem;
 
@@ -21,6 +21,18 @@ pub(crate) struct TimerPath {
     pub(super) namespace: NamespaceName,
     /// Its id.
     pub(super) id: TimerId,
+}
+
+/// The key in the path.
+#[derive(Debug, Clone)]
+pub(super) struct KeyPath(pub(super) KeyId);
+
+impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(KeyId::new(param(&decoded(parts, state).await?, "id"))?))
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for NamespacePath {
@@ -39,6 +51,13 @@ impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
         let params = decoded(parts, state).await?;
         Ok(Self { namespace: namespace(&params)?, id: TimerId::new(param(&params, "id"))? })
     }
+}
+
+/// Returns the namespace in a path that has one, if its name is allowed. The handler refuses every other.
+pub(super) fn namespace_in(path: &str) -> Option<NamespaceName> {
+    let segment = path.strip_prefix("/v1/namespaces/")?.split('/').next()?;
+    let name = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
+    NamespaceName::new(&name).ok()
 }
 
 async fn decoded<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Problem> {

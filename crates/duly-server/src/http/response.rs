@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
+use duly_core::Code;
 use duly_store::TimerView;
 use http::{
     StatusCode,
@@ -20,7 +21,8 @@ use super::{
     budget::{self, IsCounted, Reservation},
     text::ResponseText,
 };
-use duly_api::{Timer, timer::ScheduleMark};
+use crate::{auth, messages};
+use duly_api::timer::ScheduleMark;
 
 /// Media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -34,6 +36,9 @@ impl IntoResponse for Problem {
             .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = Body::from(to_bytes(self.body()).unwrap_or_default());
         let mut response = (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        if self.code() == Code::Unauthenticated {
+            auth::challenge(&mut response);
+        }
         if let Some(wait_ms) = self.body().retry_after_ms {
             response.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
         }
@@ -79,14 +84,14 @@ pub(super) async fn changed_timer(
         let view = Arc::clone(view);
         run_blocking(bytes, move || {
             let mut text = ResponseText::new(reservation);
-            let written = text.value(&Timer::new(&view, mark));
+            let written = text.value(&messages::shown(&view, mark));
             Ok((written, text))
         })
     };
     let (mut written, mut text) = write(reservation).await?;
     if written.is_err() {
         reservation = text.into_reservation();
-        reservation.grow_past_budget_to(ResponseText::bytes_of(&Timer::new(view, mark))).await;
+        reservation.grow_past_budget_to(ResponseText::bytes_of(&messages::shown(view, mark))).await;
         (written, text) = write(reservation).await?;
     }
     written?;

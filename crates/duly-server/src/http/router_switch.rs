@@ -15,6 +15,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::{PROBES, Problem, WriteProgress};
+use crate::auth::Peer;
 
 type RouterService = TowerToHyperService<Router>;
 
@@ -50,12 +51,22 @@ impl Routers {
 #[derive(Debug, Clone)]
 pub(crate) struct RouterSwitch(Arc<Inner>);
 
+/// The connection of a request, as an extension of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    /// The progress of its responses.
+    pub(crate) progress: WriteProgress,
+    /// The paths that it may call.
+    pub(crate) kind: ConnectionKind,
+    /// The address of the caller.
+    pub(crate) peer: Peer,
+}
+
 /// The routers of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionService {
     switch: RouterSwitch,
-    progress: WriteProgress,
-    kind: ConnectionKind,
+    connection: Connection,
 }
 
 #[derive(Debug)]
@@ -78,13 +89,9 @@ impl RouterSwitch {
         self.0.open.get_or_init(|| routers);
     }
 
-    /// Returns the routers for a connection whose responses `progress` watches.
-    pub(crate) fn for_connection(
-        self,
-        progress: WriteProgress,
-        kind: ConnectionKind,
-    ) -> ConnectionService {
-        ConnectionService { switch: self, progress, kind }
+    /// Returns the routers for a connection.
+    pub(crate) fn for_connection(self, connection: Connection) -> ConnectionService {
+        ConnectionService { switch: self, connection }
     }
 }
 
@@ -100,10 +107,11 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Future = TowerToHyperServiceFuture<Router, Request<Incoming>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.progress.clone());
-        request.extensions_mut().insert(self.kind);
+        request.extensions_mut().insert(self.connection.clone());
         let inner = &self.switch.0;
-        if self.kind == ConnectionKind::Reserve && !PROBES.contains(&request.uri().path()) {
+        if self.connection.kind == ConnectionKind::Reserve
+            && !PROBES.contains(&request.uri().path())
+        {
             return inner.refusing.call(request);
         }
         let routers = inner.open.get().unwrap_or(&inner.startup);

@@ -42,6 +42,8 @@ pub(crate) struct StartupState {
     pub(crate) progress: watch::Receiver<StartupProgress>,
     /// The recorder behind `/metrics`.
     pub(crate) metrics: Metrics,
+    /// `true`: callers need a key, and the keys are not known yet. No caller gets reasons or metrics.
+    pub(crate) is_guarded: bool,
 }
 
 /// Returns the router of `server.admin_listen` while the store opens.
@@ -87,10 +89,14 @@ async fn guarded(State(startup): State<StartupState>, request: Request, next: Ne
 
 async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
     let StartupProgress { sentence, progress } = startup.progress.borrow().clone();
-    health::not_ready("recovering", vec![sentence], progress)
+    let reasons = if startup.is_guarded { Vec::new() } else { vec![sentence] };
+    health::not_ready("recovering", reasons, progress)
 }
 
 async fn scrape(State(startup): State<StartupState>) -> Response {
+    if startup.is_guarded {
+        return startup.not_yet().into_response();
+    }
     health::metrics_text(startup.metrics.render(None, false))
 }
 
@@ -101,9 +107,12 @@ async fn not_yet(State(startup): State<StartupState>) -> Problem {
 impl StartupState {
     /// Returns the problem of a call that needs the store.
     pub(crate) fn not_yet(&self) -> Problem {
-        let sentence = self.progress.borrow().sentence.clone();
-        let detail =
-            format!("the server is starting: {sentence}; nothing was done, repeat the call");
+        let mut detail = "the server is starting".to_owned();
+        if !self.is_guarded {
+            detail.push_str(": ");
+            detail.push_str(&self.progress.borrow().sentence);
+        }
+        detail.push_str("; nothing was done, repeat the call");
         Problem::temporary(Code::Unavailable, detail)
     }
 }

@@ -71,8 +71,11 @@ pub(crate) async fn schedule_timer(
 pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> HandlerResult {
     let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
     let written = move || {
-        let response =
-            response::json_within(rest, StatusCode::OK, &Timer::new(&value, ScheduleMark::None));
+        let response = response::json_within(
+            rest,
+            StatusCode::OK,
+            &messages::shown(&value, ScheduleMark::None),
+        );
         drop(value);
         response
     };

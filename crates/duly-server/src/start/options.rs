@@ -9,6 +9,7 @@ use duly_sink::http::{
 
 use super::error::StartError;
 use crate::{
+    auth::Auth,
     config::{AllowLoopback, Bytes, Config, StoreUrl, files, key, or_eighth},
     http::{BackupLimits, Guard, Limits},
     listen::Address,
@@ -170,6 +171,17 @@ fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
         let key = key!(webhook.proxy_credentials_file);
         unusable_file(config, "proxy's credentials", key, path, reason)
     })
+}
+
+/// Returns the authentication of callers, without the keys of the store.
+pub(super) fn auth(config: &Config, admin_listen: Option<&Address>) -> Result<Auth, StartError> {
+    let root = config.auth.root_key_file.as_deref().map(|path| {
+        files::root_key(path).map_err(|reason| {
+            unusable_file(config, "root key", key!(auth.root_key_file), path, reason)
+        })
+    });
+    let guards_admin = admin_listen.is_some_and(|address| !address.is_local());
+    Ok(Auth::new(!config.auth.mode.is_empty(), root.transpose()?.as_ref(), guards_admin))
 }
 
 /// Reads the certificate of the server, if it has one.

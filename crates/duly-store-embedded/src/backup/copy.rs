@@ -4,6 +4,7 @@
 use duly_store::query::DiskRoom;
 
 use crate::{
+    access_file,
     disk::{self, Disk, RealDisk, fresh::Throttle},
     options::Reserve,
     sorted_runs,
@@ -147,6 +148,14 @@ impl<'a> Copying<'a> {
         self.files += 1;
         self.left_bytes = self.left_bytes.saturating_sub(length - end);
         self.report_progress(length - end);
+        Ok(())
+    }
+
+    /// Copies the file of the keys, if there is one.
+    pub(super) fn copy_keys(&mut self) -> Result<(), BackupError> {
+        if self.source.list("")?.iter().any(|name| name == access_file::NAME) {
+            self.copy(access_file::NAME)?;
+        }
         Ok(())
     }
 

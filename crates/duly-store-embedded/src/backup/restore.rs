@@ -48,6 +48,7 @@ pub fn restore(
         for name in &names {
             copying.copy(name)?;
         }
+        copying.copy_keys()?;
         let (files, bytes, copied_bytes) = copying.end();
         let copy = Arc::new(RealDisk::open_existing(to)?);
         let report = check::check_copy(copy, manifest, progress)?;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
+    access_file,
     checkpoint::{self, CheckpointReader},
     disk::LOCK_NAME,
     files::FileId,
@@ -249,6 +250,8 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         manifest::NAME,
         manifest::COPY,
         manifest::RESTORED,
+        access_file::NAME,
+        access_file::TEMPORARY,
         journal::DIR,
         sorted_runs::FILES.dir,
         checkpoint::FILES.dir,

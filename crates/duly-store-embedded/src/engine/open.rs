@@ -14,7 +14,7 @@ use rand::RngCore;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    checkpoint,
+    access_file, checkpoint,
     clock::{Times, ms},
     disk::Disk,
     files::{FileId, Files},
@@ -208,6 +208,7 @@ impl Engine {
         }
         self.check_writable()?;
         if is_restored && !self.is_stalled() {
+            access_file::note_restore(disk.as_ref())?;
             disk.remove(manifest::RESTORED)?;
             disk.sync_dir("")?;
         }

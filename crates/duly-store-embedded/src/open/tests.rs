@@ -17,6 +17,7 @@ error_sections! {
     NoStore => "### The directory holds no store",
     Unwritable => "### No disk space is left",
     NoThread => "### No thread can be started",
+    Keys => "### The keys are damaged",
     Options => "### An option is out of its range",
 }
 

@@ -6,9 +6,9 @@ use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
 use crate::{
-    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    MemberId, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView,
+    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Deployment, Forecast,
+    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 
@@ -112,6 +112,12 @@ impl<T: StandIn> Store for T {
     }
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         StandIn::remove_idle(self, from, waited)
+    }
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.behind().read_access(known)
+    }
+    fn change_access(&self, seen: u64, change: AccessChange) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.behind().change_access(seen, change)
     }
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
         self.behind().wakeups(shard)

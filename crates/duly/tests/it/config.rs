@@ -264,7 +264,7 @@ fn container_file_commands_and_variables_exist() {
 
     // The statement of the file and the page about the network.
     let message = run(&["config", "check", "--listen", "0.0.0.0:3859"]).refused(1);
-    assert!(message.contains("set auth.external = true"), "{message}");
+    assert!(message.contains("auth.external = true"), "{message}");
     assert_eq!(values("EXPOSE "), ["3859"]);
     let version = read("Cargo.toml");
     let version = version.lines().find_map(|line| line.strip_prefix("rust-version = "));

@@ -9,6 +9,7 @@ mod export_import;
 mod generated;
 mod harness;
 mod json_output;
+mod keys;
 mod memory;
 mod namespaces;
 mod page_client;

@@ -17,12 +17,13 @@ use futures::future::OptionFuture;
 use prost::Message;
 use tokio::{
     sync::mpsc::{OwnedPermit, Sender},
-    time::{Instant, Sleep, sleep_until},
+    time::{Instant, Sleep, interval, sleep_until},
 };
 use tonic::Status;
 
 use super::{QueuedResponse, Requests};
 use crate::{
+    call,
     grpc::{namespace, pull::check_settlements, required},
     http::{
         App, Problem,
@@ -49,6 +50,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Time for which verdicts are accepted while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Interval at which the key of the consumer is checked: a revoked one ends its stream.
+const KEY_CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// A running lease, with the slot for its response.
 type LeaseFuture = Pin<Box<dyn Future<Output = Result<LeaseResult, Error>> + Send>>;
@@ -91,6 +95,7 @@ impl Session {
         session.take(first).await?;
         let mut leasing: OptionFuture<LeaseFuture> = None.into();
         let mut is_leasing = false;
+        let (mut check, has_key) = (interval(KEY_CHECK_EVERY), call::caller().key().is_some());
         loop {
             if !is_leasing && session.can_lease() {
                 leasing = Some(session.lease()).into();
@@ -105,6 +110,9 @@ impl Session {
                     session.stop();
                 }
                 Some(()) = wait_until(ends_at) => return Ok(()),
+                _ = check.tick(), if has_key => {
+                    call::caller().check_still_valid(app.now()).map_err(Status::from)?;
+                }
                 Some(()) = wait_until(lease_ends_at) => {
                     session.held.forget_ended(Instant::now());
                 }

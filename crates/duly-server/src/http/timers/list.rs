@@ -10,7 +10,7 @@ use duly_api::{
     number::within,
     timer::{PAGE_DEFAULT, ScheduleMark},
 };
-use duly_core::{Invalid, NamespaceName, State as TimerState};
+use duly_core::{Invalid, NamespaceName, State as TimerState, access::Action};
 use duly_store::{
     Page, TimerView,
     query::{ListRequest, ListState, PAGE_MAX, Position},
@@ -18,6 +18,7 @@ use duly_store::{
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::{
+    call,
     http::{
         App, Problem,
         body::{NDJSON, run_blocking},
@@ -47,7 +48,7 @@ use crate::{
         ("due_to" = Option<Time>, Query, description = "Due before this"),
         ("id_prefix" = Option<String>, Query, description = "Id begins with this"),
         ("tag" = Option<String>, Query, description = "Has this tag"),
-        ("view" = Option<View>, Query, description = "`full` (default), or `summary`: without payload, headers and history"),
+        ("view" = Option<View>, Query, description = "`full`, or `summary`: without payload, headers and history. The default is `full`, and `summary` for a key without the action `payload`"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most timers of the page, 1 to 1000, default 100"),
         ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before, with the same filters")
     ),
@@ -67,7 +68,7 @@ pub(crate) async fn list_timers(
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
-    let view = view(query.get("view"))?;
+    let view = list_view(view(query.get("view"))?)?;
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
         return stream::respond(app, request, filter, view).await;
@@ -182,14 +183,28 @@ pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
 /// Returns a timer of a list.
 pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
     match view {
-        View::Summary => Timer::summary(timer),
+        View::Summary => Timer::summary(timer, ScheduleMark::None),
         View::Full | View::Unspecified => Timer::new(timer, ScheduleMark::None),
     }
 }
 
-fn view(text: Option<&str>) -> Result<View, Invalid> {
-    let Some(text) = text else { return Ok(View::Full) };
-    View::parse(text).ok_or_else(|| Invalid::new("view", text, "full or summary"))
+fn view(text: Option<&str>) -> Result<Option<View>, Invalid> {
+    let view = text
+        .map(|text| View::parse(text).ok_or_else(|| Invalid::new("view", text, "full or summary")));
+    view.transpose()
+}
+
+/// Returns the view of a list that the caller may read. One who may not read payloads gets a summary, unless
+/// it asks for more.
+pub(crate) fn list_view(wanted: Option<View>) -> Result<View, Problem> {
+    let caller = call::caller();
+    match wanted {
+        Some(View::Summary) => Ok(View::Summary),
+        None if !caller.permits(Action::Payload) => Ok(View::Summary),
+        Some(View::Full | View::Unspecified) | None => {
+            caller.check(Action::Payload).map(|()| View::Full)
+        }
+    }
 }
 
 /// Returns the cursor of the next page.

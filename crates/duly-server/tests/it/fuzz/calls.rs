@@ -108,6 +108,7 @@ pub(super) fn calls(given: &CallInputs) -> Vec<Call> {
     let mut calls = namespaces(given);
     calls.extend(timers(given));
     calls.extend(lists(given));
+    calls.extend(keys());
     let service = ["/healthz", "/readyz", "/metrics", "/openapi.json"];
     calls.extend(service.map(|path| call("GET", path, Sent::Nothing)));
     calls.push(call("POST", "/v1/store/repair", Sent::Document(json!({"shards": [0]}))));
@@ -184,6 +185,24 @@ fn timers(given: &CallInputs) -> Vec<Call> {
             json!({"delivery_ids": ["aaaaaaaaaaaaaaaaaaaaaaaaaa"]}),
         ),
         post("/v1/namespaces/{namespace}/dead/overdue", json!({"due_by": 1_800_000_000_000_u64})),
+    ]
+}
+
+fn keys() -> Vec<Call> {
+    let (all, one) = ("/v1/keys", "/v1/keys/{id}");
+    let create = json!({
+        "name": "k", "actions": ["producer"], "namespaces": ["a*"], "networks": ["10.0.0.0/8"],
+        "not_before": "2026-01-01T00:00:00Z", "expires_in": "90d"
+    });
+    let patch = json!({"name": "k", "disabled": true, "expires_at": null, "networks": []});
+    vec![
+        call("POST", all, Sent::Document(create)),
+        asking(call("GET", all, Sent::Nothing), "limit=5&cursor=0123456789"),
+        call("GET", one, Sent::Nothing),
+        call("PATCH", one, Sent::Document(patch)),
+        call("DELETE", one, Sent::Nothing),
+        call("POST", "/v1/keys/{id}/rotate", Sent::Document(json!({"keep_old": "1h"}))),
+        call("GET", "/v1/whoami", Sent::Nothing),
     ]
 }
 

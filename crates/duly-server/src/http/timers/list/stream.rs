@@ -18,13 +18,16 @@ use duly_store::query::ListRequest;
 use futures::stream;
 
 use super::{shown, truncate_page};
-use crate::http::{
-    App, Problem,
-    body::run_blocking,
-    cursor::{Cursor, FilterHash},
-    lines::{line, ndjson},
-    reading::ReadResult,
-    text::ResponseText,
+use crate::{
+    call,
+    http::{
+        App, Problem,
+        body::run_blocking,
+        cursor::{Cursor, FilterHash},
+        lines::{line, ndjson},
+        reading::ReadResult,
+        text::ResponseText,
+    },
 };
 
 /// Responds with every page from the request's position on.
@@ -41,9 +44,9 @@ pub(super) async fn respond(
     let ready = VecDeque::new();
     let mut listing = ListStream { app, request, filter, view, timers, examined, over, ready };
     listing.page().await?;
-    let chunks = stream::unfold(listing, |mut listing| async move {
-        let chunk = listing.next().await?;
-        Some((Ok::<_, Infallible>(chunk), listing))
+    let chunks = stream::unfold((listing, call::caller()), |(mut listing, caller)| async move {
+        let chunk = caller.scope(listing.next()).await?;
+        Some((Ok::<_, Infallible>(chunk), (listing, caller)))
     });
     Ok(ndjson(Body::from_stream(chunks)))
 }
@@ -80,6 +83,7 @@ impl ListStream {
             let detail = "the server is stopping: continue from the cursor at the next server";
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
+        call::caller().check_still_valid(self.app.now())?;
         let ReadResult { value: mut page, reservation, rest } =
             self.app.read_page(self.request.clone()).await?;
         self.examined += page.examined;

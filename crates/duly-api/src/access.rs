@@ -1,0 +1,166 @@
+//! Keys of callers. Only HTTP has these calls.
+
+use duly_core::{
+    Invalid,
+    access::{Actions, ApiKey, NamespacePattern},
+};
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use utoipa::ToSchema;
+
+use crate::{Duration, Time};
+
+/// A key to create.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct CreateKeyRequest {
+    /// A name for people, 1 to 100 bytes.
+    pub name: String,
+    /// Actions that the key permits (`schedule`, `consume`, `read`, `payload`, `operate`, `namespace`,
+    /// `transfer`, `metrics`, `store`, `keys`), or roles that stand for several (`producer`, `consumer`,
+    /// `viewer`, `operator`, `admin`).
+    pub actions: Vec<String>,
+    /// Namespaces in which it permits them: names, beginnings of names with `*`, or `*`.
+    pub namespaces: Vec<String>,
+    /// Networks from which it may be used, such as `10.0.0.0/8`; all if it is absent.
+    pub networks: Option<Vec<String>>,
+    /// Before this time it permits nothing.
+    pub not_before: Option<Time>,
+    /// From this time on it permits nothing.
+    pub expires_at: Option<Time>,
+    /// The same as a time from now; not together with `expires_at`.
+    pub expires_in: Option<Duration>,
+}
+
+/// A change of a key: absent fields stay.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a JSON object")]
+pub struct PatchKeyRequest {
+    /// A name for people, 1 to 100 bytes.
+    pub name: Option<String>,
+    /// Actions or roles.
+    pub actions: Option<Vec<String>>,
+    /// Patterns of namespaces.
+    pub namespaces: Option<Vec<String>>,
+    /// Networks from which it may be used; none for all.
+    pub networks: Option<Vec<String>>,
+    /// The time from which on it permits nothing.
+    pub expires_at: Option<Time>,
+    /// `true`: it permits nothing.
+    pub disabled: Option<bool>,
+}
+
+/// The new secret of a key.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a JSON object")]
+pub struct RotateKeyRequest {
+    /// Time for which the old secret stays valid, at most 30d; 0 if it is absent.
+    pub keep_old: Option<Duration>,
+}
+
+/// A key without its secret.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Key {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Actions that it permits.
+    pub actions: Vec<String>,
+    /// Namespaces in which it permits them.
+    pub namespaces: Vec<String>,
+    /// Networks from which it may be used; absent for all.
+    pub networks: Option<Vec<String>>,
+    /// Before this time it permits nothing.
+    pub not_before: Option<Time>,
+    /// From this time on it permits nothing.
+    pub expires_at: Option<Time>,
+    /// `true`: it permits nothing.
+    pub disabled: bool,
+    /// The end of its old secret, during a rotation.
+    pub old_secret_until: Option<Time>,
+    /// The time of its creation.
+    pub created_at: Option<Time>,
+    /// The id of the key that created it, `offline`, or `configuration`.
+    pub created_by: String,
+}
+
+/// A key with its secret, which is shown only once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NewKey {
+    /// The text that a caller sends after `Bearer`. It cannot be shown again.
+    pub secret: String,
+    /// The key.
+    pub key: Key,
+}
+
+/// A page of keys, in the order of their ids.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListKeysResponse {
+    /// The keys.
+    pub keys: Vec<Key>,
+    /// The place of the next page; absent at the end.
+    pub cursor: Option<String>,
+}
+
+/// The caller of a call, as the server knows it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CallerInfo {
+    /// `true`: the server requires a key.
+    pub keys_required: bool,
+    /// The key of the call; absent if the server requires none.
+    pub key: Option<Key>,
+}
+
+impl From<&ApiKey> for Key {
+    fn from(key: &ApiKey) -> Self {
+        let networks = key.networks.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Self {
+            id: key.id.to_string(),
+            name: key.name.clone(),
+            actions: key.actions.into(),
+            namespaces: key.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+            networks: (!networks.is_empty()).then_some(networks),
+            not_before: key.not_before.map(Time::from),
+            expires_at: key.expires_at.map(Time::from),
+            disabled: key.disabled,
+            old_secret_until: key.secrets.iter().find_map(|secret| secret.ends_at).map(Time::from),
+            created_at: Some(key.created_at.into()),
+            created_by: key.created_by.clone(),
+        }
+    }
+}
+
+/// Reads names of actions and roles.
+///
+/// # Errors
+/// Names the first unknown one.
+pub fn check_actions(names: &[String]) -> Result<Actions, Invalid> {
+    Actions::parse(names.iter().map(String::as_str))
+}
+
+/// Reads patterns of namespaces.
+///
+/// # Errors
+/// Names the first that is not allowed.
+pub fn check_namespaces(patterns: &[String]) -> Result<Vec<NamespacePattern>, Invalid> {
+    patterns.iter().map(|pattern| NamespacePattern::new(pattern)).collect()
+}
+
+/// Reads networks.
+///
+/// # Errors
+/// Names the first that is not allowed.
+pub fn check_networks<N: std::str::FromStr>(networks: &[String]) -> Result<Vec<N>, Invalid> {
+    let read = |text: &String| {
+        let allowed = "a network such as 10.0.0.0/8 or 2001:db8::/32";
+        text.parse().map_err(|_| Invalid::new("networks", text, allowed))
+    };
+    networks.iter().map(read).collect()
+}

@@ -1,0 +1,497 @@
+//! Access control: keys of callers, and the decision whether a key permits a call.
+//!
+//! 1. A caller presents a key: `duly_<id>_<secret>_<checksum>`. The id is public. The checksum finds
+//!    typing errors before anything is looked up.
+//! 2. Duly keeps the SHA-256 of each secret. A secret has 256 random bits, so a slow hash would add nothing.
+//! 3. A key permits a set of [`Action`]s in the namespaces that its patterns match. Every action is
+//!    permitted in each of these namespaces.
+//! 4. A key has a second secret during a rotation. The older one ends at a time.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use crate::{Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED};
+
+crate::named_enum! {
+    /// A right of a key.
+    pub enum Action {
+        /// Schedule, change and cancel timers.
+        Schedule = "schedule",
+        /// Lease firings and settle them.
+        Consume = "consume",
+        /// Read timers without payload and headers, and counts and settings of namespaces.
+        Read = "read",
+        /// Read payloads and headers of timers.
+        Payload = "payload",
+        /// Pause and resume namespaces; fire, redrive, purge, and cancel by filter.
+        Operate = "operate",
+        /// Create, change and delete namespaces.
+        Namespace = "namespace",
+        /// Export and import timers, with the secrets of their destinations.
+        Transfer = "transfer",
+        /// Read metrics and the reasons of readiness.
+        Metrics = "metrics",
+        /// Back up and repair the store, and read the state of the cluster.
+        Store = "store",
+        /// Read and change keys.
+        Keys = "keys",
+    }
+
+    /// A short name for a set of actions.
+    pub enum Role {
+        /// `schedule` and `read`.
+        Producer = "producer",
+        /// `consume`.
+        Consumer = "consumer",
+        /// `read` and `metrics`.
+        Viewer = "viewer",
+        /// Every action except `transfer`, `store` and `keys`.
+        Operator = "operator",
+        /// Every action.
+        Admin = "admin",
+    }
+}
+
+/// Characters of a key's id.
+pub const KEY_ID_CHARS: usize = 10;
+/// Bytes of a secret.
+pub const SECRET_BYTES: usize = 32;
+/// Longest name of a key, in bytes of UTF-8.
+pub const KEY_NAME_BYTES_MAX: usize = 100;
+/// Most patterns of namespaces, and most networks, of a key.
+pub const KEY_LIST_MAX: usize = 100;
+/// Most secrets of a key: two during a rotation.
+pub const KEY_SECRETS_MAX: usize = 2;
+
+/// Base 32 without letters that look like digits (Crockford).
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Begins every key, so that scanners for secrets find it.
+const PREFIX: &str = "duly_";
+/// Characters of a secret in base64url.
+const SECRET_CHARS: usize = 43;
+/// Characters of the checksum in hexadecimal.
+const CHECKSUM_CHARS: usize = 8;
+
+/// A set of actions.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
+pub struct Actions(u16);
+
+impl Actions {
+    /// Returns the set of all actions.
+    pub fn all() -> Self {
+        Action::ALL.into_iter().collect()
+    }
+
+    /// Returns `true` if the action is in the set.
+    pub const fn contains(self, action: Action) -> bool {
+        self.0 & 1 << action as u16 != 0
+    }
+
+    /// Returns `true` if the set is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns `true` if every action of the set is in `other`.
+    pub const fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    /// Returns the actions, in the order of [`Action::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Action> {
+        Action::ALL.into_iter().filter(move |action| self.contains(*action))
+    }
+
+    /// Reads names of actions and roles.
+    ///
+    /// # Errors
+    /// Names the first unknown name, and all known ones.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, Invalid> {
+        let mut actions = Self::default();
+        for name in names {
+            let action = Action::ALL.into_iter().find(|action| action.as_str() == name);
+            let role = Role::ALL.into_iter().find(|role| role.as_str() == name);
+            match (action, role) {
+                (Some(action), _) => actions.0 |= 1 << action as u16,
+                (None, Some(role)) => actions.0 |= role.actions().0,
+                (None, None) => {
+                    let allowed = format!(
+                        "one of the actions {}, or one of the roles {}",
+                        Action::NAMES.join(", "),
+                        Role::NAMES.join(", ")
+                    );
+                    return Err(Invalid::new("actions", name, allowed));
+                }
+            }
+        }
+        Ok(actions)
+    }
+}
+
+impl FromIterator<Action> for Actions {
+    fn from_iter<I: IntoIterator<Item = Action>>(actions: I) -> Self {
+        Self(actions.into_iter().fold(0, |set, action| set | 1 << action as u16))
+    }
+}
+
+impl fmt::Display for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Vec::from(*self).join(", "))
+    }
+}
+
+impl fmt::Debug for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{self}]")
+    }
+}
+
+impl From<Actions> for Vec<String> {
+    fn from(actions: Actions) -> Self {
+        actions.iter().map(|action| action.as_str().to_owned()).collect()
+    }
+}
+
+impl TryFrom<Vec<String>> for Actions {
+    type Error = Invalid;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Invalid> {
+        Self::parse(names.iter().map(String::as_str))
+    }
+}
+
+impl Role {
+    /// Returns the actions that the role stands for.
+    pub fn actions(self) -> Actions {
+        use Action::{Consume, Keys, Metrics, Read, Schedule, Store, Transfer};
+        let is_operators = |action: &Action| !matches!(action, Transfer | Store | Keys);
+        match self {
+            Self::Producer => [Schedule, Read].into_iter().collect(),
+            Self::Consumer => [Consume].into_iter().collect(),
+            Self::Viewer => [Read, Metrics].into_iter().collect(),
+            Self::Operator => Action::ALL.into_iter().filter(is_operators).collect(),
+            Self::Admin => Actions::all(),
+        }
+    }
+}
+
+/// A pattern of namespaces: a name, or the beginning of names followed by `*`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct NamespacePattern(String);
+
+impl NamespacePattern {
+    /// Creates a pattern from text, after checking it.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let stem = text.strip_suffix('*').unwrap_or(text);
+        if text == "*" || NamespaceName::new(stem).is_ok() {
+            return Ok(Self(text.to_owned()));
+        }
+        let allowed =
+            format!("a namespace ({NAMESPACE_ALLOWED}), the beginning of one with *, or *");
+        Err(Invalid::new("namespaces", text, allowed))
+    }
+
+    /// Returns `true` if the pattern matches a namespace.
+    pub fn matches(&self, name: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(stem) => name.starts_with(stem),
+            None => name == self.0,
+        }
+    }
+
+    /// Returns `true` if every namespace that the pattern matches is matched by `other` too.
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self.0.strip_suffix('*'), other.0.strip_suffix('*')) {
+            (Some(own), Some(stem)) => own.starts_with(stem),
+            (Some(_), None) => false,
+            (None, _) => other.matches(&self.0),
+        }
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<NamespacePattern> for String {
+    fn from(pattern: NamespacePattern) -> Self {
+        pattern.0
+    }
+}
+
+impl TryFrom<String> for NamespacePattern {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::new(&text)
+    }
+}
+
+/// The public id of a key: ten characters of base 32.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct KeyId([u8; KEY_ID_CHARS]);
+
+impl KeyId {
+    /// Creates an id from random bytes.
+    pub fn generate(random: [u8; KEY_ID_CHARS]) -> Self {
+        Self(random.map(|byte| ALPHABET[usize::from(byte % 32)]))
+    }
+
+    /// Creates an id from text, after checking it.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let id = text
+            .as_bytes()
+            .try_into()
+            .ok()
+            .filter(|id: &[u8; KEY_ID_CHARS]| id.iter().all(|byte| ALPHABET.contains(byte)));
+        let allowed = "the id of a key: ten characters of 0-9 a-z without i l o u";
+        id.map(Self).ok_or_else(|| Invalid::new("id", text, allowed))
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).expect("the alphabet is ASCII")
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<KeyId> for String {
+    fn from(id: KeyId) -> Self {
+        id.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        Self::new(&text)
+    }
+}
+
+/// A key as its caller presents it. `Debug` does not show the secret.
+#[derive(Clone)]
+pub struct PresentedKey {
+    /// Its id.
+    pub id: KeyId,
+    secret: [u8; SECRET_BYTES],
+}
+
+impl PresentedKey {
+    /// Creates a key from an id and random bytes.
+    pub const fn new(id: KeyId, secret: [u8; SECRET_BYTES]) -> Self {
+        Self { id, secret }
+    }
+
+    /// Returns its secret.
+    pub const fn secret(&self) -> [u8; SECRET_BYTES] {
+        self.secret
+    }
+
+    /// Returns the text that the caller keeps.
+    pub fn reveal(&self) -> String {
+        let secret = data_encoding::BASE64URL_NOPAD.encode(&self.secret);
+        let text = format!("{PREFIX}{}_{secret}", self.id);
+        format!("{text}_{:08x}", crc32c::crc32c(text.as_bytes()))
+    }
+
+    /// Returns the hash that Duly keeps of its secret.
+    pub fn hash(&self) -> SecretHash {
+        SecretHash(hmac_sha256::Hash::hash(&self.secret))
+    }
+}
+
+impl fmt::Debug for PresentedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PresentedKey({})", self.id)
+    }
+}
+
+impl FromStr for PresentedKey {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let read = || {
+            let (signed, checksum) =
+                text.split_at_checked(text.len().checked_sub(CHECKSUM_CHARS)?)?;
+            let signed = signed.strip_suffix('_')?;
+            if checksum != format!("{:08x}", crc32c::crc32c(signed.as_bytes())) {
+                return None;
+            }
+            let (id, secret) = signed.strip_prefix(PREFIX)?.split_at_checked(KEY_ID_CHARS)?;
+            let secret = secret.strip_prefix('_').filter(|secret| secret.len() == SECRET_CHARS)?;
+            let secret = data_encoding::BASE64URL_NOPAD.decode(secret.as_bytes()).ok()?;
+            Some(Self { id: KeyId::new(id).ok()?, secret: secret.try_into().ok()? })
+        };
+        let allowed = "a whole key as it was printed: \"duly_\", its id, its secret and a checksum";
+        read().ok_or_else(|| Invalid::unseen("", allowed))
+    }
+}
+
+/// The SHA-256 of a secret.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct SecretHash([u8; 32]);
+
+impl PartialEq for SecretHash {
+    /// Takes the same time wherever the hashes differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for SecretHash {}
+
+impl fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretHash")
+    }
+}
+
+impl From<SecretHash> for String {
+    fn from(hash: SecretHash) -> Self {
+        data_encoding::HEXLOWER.encode(&hash.0)
+    }
+}
+
+impl TryFrom<String> for SecretHash {
+    type Error = Invalid;
+
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        let hash = data_encoding::HEXLOWER.decode(text.as_bytes()).ok();
+        let hash = hash.and_then(|hash| hash.try_into().ok());
+        hash.map(Self).ok_or_else(|| Invalid::unseen("secrets", "SHA-256 in hexadecimal"))
+    }
+}
+
+/// A secret of a key, by its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySecret {
+    /// The hash.
+    pub hash: SecretHash,
+    /// The end of the secret, if it has been replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// A key as Duly keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: KeyId,
+    /// A name for people.
+    pub name: String,
+    /// What it permits.
+    pub actions: Actions,
+    /// The namespaces in which it permits that.
+    pub namespaces: Vec<NamespacePattern>,
+    /// Its secrets, the newest first; at most [`KEY_SECRETS_MAX`].
+    pub secrets: Vec<KeySecret>,
+    /// Networks from which it may be used; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<IpNet>,
+    /// Before this time it permits nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// From this time on it permits nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// `true`: it permits nothing until it is enabled.
+    #[serde(default)]
+    pub disabled: bool,
+    /// The time of its creation.
+    pub created_at: Timestamp,
+    /// The id of the key that created it, or `offline`.
+    pub created_by: String,
+}
+
+impl ApiKey {
+    /// Checks every bound. Each error names its field.
+    pub fn check(self) -> Result<Self, Invalid> {
+        let has_control = self.name.chars().any(char::is_control);
+        if has_control || !(1..=KEY_NAME_BYTES_MAX).contains(&self.name.len()) {
+            let allowed =
+                format!("1 to {KEY_NAME_BYTES_MAX} bytes of UTF-8 without control characters");
+            return Err(Invalid::new("name", self.name, allowed));
+        }
+        if self.actions.is_empty() {
+            let allowed = format!("at least one of {}", Action::NAMES.join(", "));
+            return Err(Invalid::unseen("actions", allowed));
+        }
+        if !(1..=KEY_LIST_MAX).contains(&self.namespaces.len()) {
+            return Err(Invalid::unseen("namespaces", format!("1 to {KEY_LIST_MAX} patterns")));
+        }
+        if self.networks.len() > KEY_LIST_MAX {
+            return Err(Invalid::unseen("networks", format!("at most {KEY_LIST_MAX} networks")));
+        }
+        if let (Some(from), Some(to)) = (self.not_before, self.expires_at)
+            && from >= to
+        {
+            return Err(Invalid::new(
+                "expires_at",
+                to,
+                format!("after not_before, which is {from}"),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Returns `true` if the caller who presents `hash` from `address` at `now` holds this key, and the key
+    /// is valid.
+    pub fn admits(&self, hash: &SecretHash, address: Option<IpAddr>, now: Timestamp) -> bool {
+        // Every secret is compared, so the time does not tell which one matched.
+        let held = self.secrets.iter().fold(false, |held, secret| {
+            let is_current = secret.ends_at.is_none_or(|end| now < end);
+            held | (secret.hash == *hash && is_current)
+        });
+        held && self.is_valid(now) && self.is_allowed_from(address)
+    }
+
+    /// Returns `true` if the key is enabled and within its time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        !self.disabled
+            && self.not_before.is_none_or(|from| from <= now)
+            && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Returns `true` if the key may be used from an address; a Unix socket has none.
+    fn is_allowed_from(&self, address: Option<IpAddr>) -> bool {
+        self.networks.is_empty()
+            || address.is_some_and(|address| {
+                let address = address.to_canonical();
+                self.networks.iter().any(|network| network.contains(&address))
+            })
+    }
+
+    /// Returns `true` if the key covers a namespace.
+    pub fn covers(&self, namespace: &str) -> bool {
+        self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
+    /// Returns `true` if the key permits every action in every namespace.
+    pub fn is_admin(&self) -> bool {
+        Actions::all().is_within(self.actions)
+            && self.namespaces.iter().any(|pattern| pattern.as_str() == "*")
+    }
+}
+
+#[cfg(test)]
+mod tests;

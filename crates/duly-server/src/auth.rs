@@ -1,0 +1,300 @@
+//! Authentication and authorization of callers.
+//!
+//! ```text
+//!   request ──► guard ──► Auth::admit: which caller? which right? ──► body, handler
+//!                                                                       │ caller().check_namespace(…)
+//!                                                                       ▼
+//!                                                                    the names inside of the message
+//! ```
+//!
+//! 1. Keys are required if the configuration says so (`auth.mode`), or if the store has ever had a key.
+//! 2. Before the body is read, the caller needs the action of the operation ([`rules`]). An operation
+//!    without a row there needs every action.
+//! 3. A namespace that a key does not cover is not found, whether or not it exists.
+//! 4. A missing, malformed, unknown, expired or disabled key gets the same answer.
+//! 5. Streams check their key again with each part: a key that was revoked ends them.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::response::Response;
+use duly_core::{
+    Code, NamespaceName, Timestamp,
+    access::{Action, Actions, ApiKey, KeySecret, NamespacePattern, PresentedKey},
+};
+use duly_store::{AccessRecords, RestoreState};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, WWW_AUTHENTICATE},
+};
+use parking_lot::RwLock;
+
+use crate::problem::Problem;
+
+pub(crate) mod rules;
+
+pub(crate) use rules::Rule;
+
+/// Begins the value of the header with a key.
+const SCHEME: &str = "bearer ";
+
+/// The address that a request came from; a Unix socket has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer(pub(crate) Option<IpAddr>);
+
+/// The keys of a server; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Auth(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// `true`: a caller needs a key. It never becomes `false`.
+    is_required: AtomicBool,
+    /// The key of `auth.root_key_file`: valid while there is no administrator key.
+    root: Option<Arc<ApiKey>>,
+    /// `true`: callers of `server.admin_listen` need a key for metrics.
+    guards_admin: bool,
+    records: RwLock<Arc<AccessRecords>>,
+}
+
+/// The sender of a call.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// Anyone: the server requires no keys.
+    Anyone,
+    /// A caller without a key, on a path that is open.
+    Unidentified,
+    /// The holder of a key.
+    Holder(Arc<Holder>),
+}
+
+/// The holder of a key.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    auth: Auth,
+    key: Arc<ApiKey>,
+    presented: PresentedKey,
+    peer: Peer,
+}
+
+impl Auth {
+    /// Creates it without keys of a store. With `is_required` every caller needs a key.
+    pub fn new(is_required: bool, root: Option<&PresentedKey>, guards_admin: bool) -> Self {
+        let root = root.map(|presented| {
+            Arc::new(ApiKey {
+                id: presented.id.clone(),
+                name: "auth.root_key_file".to_owned(),
+                actions: Actions::all(),
+                namespaces: vec![NamespacePattern::new("*").expect("the pattern of all names")],
+                secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+                networks: Vec::new(),
+                not_before: None,
+                expires_at: None,
+                disabled: false,
+                created_at: Timestamp::MIN,
+                created_by: "configuration".to_owned(),
+            })
+        });
+        let is_required = AtomicBool::new(is_required);
+        let records = RwLock::default();
+        Self(Arc::new(Inner { is_required, root, guards_admin, records }))
+    }
+
+    /// Uses these records from now on, unless they are older than those in use.
+    pub(crate) fn use_records(&self, records: AccessRecords) {
+        let mut present = self.0.records.write();
+        if records.version >= present.version {
+            self.0.is_required.fetch_or(records.are_required(), Ordering::Release);
+            *present = Arc::new(records);
+        }
+    }
+
+    /// Returns the records in use.
+    pub(crate) fn records(&self) -> Arc<AccessRecords> {
+        Arc::clone(&self.0.records.read())
+    }
+
+    /// Returns `true` if callers need a key.
+    pub(crate) fn is_required(&self) -> bool {
+        self.0.is_required.load(Ordering::Acquire)
+    }
+
+    /// Returns `true` if callers of `server.admin_listen` need a key for metrics.
+    pub(crate) fn guards_admin(&self) -> bool {
+        self.0.guards_admin && self.is_required()
+    }
+
+    /// Admits a call of an operation with this rule.
+    pub(crate) fn admit(
+        &self,
+        rule: Rule,
+        headers: &HeaderMap,
+        peer: Peer,
+        now: Timestamp,
+    ) -> Result<Caller, Problem> {
+        if !self.is_required() {
+            return Ok(Caller::Anyone);
+        }
+        let caller = self.authenticate(headers, peer, now);
+        match (rule, caller) {
+            (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
+            (Rule::AnyKey, caller) => caller,
+            (Rule::Needs(action), caller) => {
+                let caller = caller?;
+                caller.check(action)?;
+                Ok(caller)
+            }
+            (Rule::NeedsAll, caller) => {
+                let caller = caller?;
+                Action::ALL.into_iter().try_for_each(|action| caller.check(action))?;
+                Ok(caller)
+            }
+        }
+    }
+
+    fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        peer: Peer,
+        now: Timestamp,
+    ) -> Result<Caller, Problem> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (value, other) = (values.next(), values.next());
+        let text = value.filter(|_| other.is_none()).and_then(|value| value.to_str().ok());
+        let presented = text
+            .and_then(|text| text.split_at_checked(SCHEME.len()))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME))
+            .and_then(|(_, key)| key.trim().parse::<PresentedKey>().ok());
+        let found = presented.and_then(|presented| {
+            self.find(&presented, peer, now).map(|key| Holder {
+                auth: self.clone(),
+                key,
+                presented,
+                peer,
+            })
+        });
+        found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(unauthenticated)
+    }
+
+    fn find(&self, presented: &PresentedKey, peer: Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
+        let records = self.records();
+        let admits = |key: &ApiKey| key.admits(&presented.hash(), peer.0, now);
+        let root = self.0.root.as_ref();
+        if let Some(root) = root.filter(|root| root.id == presented.id && admits(root)) {
+            let is_replaced =
+                records.restore != RestoreState::Unconfirmed && records.has_admin(now);
+            return (!is_replaced).then(|| Arc::clone(root));
+        }
+        let key = records.keys.get(&presented.id).filter(|key| admits(key))?;
+        (records.restore != RestoreState::Unconfirmed).then(|| Arc::new(key.clone()))
+    }
+}
+
+impl Caller {
+    /// Returns `true` if the caller has the right to an action.
+    pub(crate) fn permits(&self, action: Action) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Unidentified => false,
+            Self::Holder(holder) => holder.key.actions.contains(action),
+        }
+    }
+
+    /// Checks the right to an action.
+    pub(crate) fn check(&self, action: Action) -> Result<(), Problem> {
+        if self.permits(action) {
+            return Ok(());
+        }
+        let Self::Holder(holder) = self else {
+            return Err(unauthenticated());
+        };
+        let (id, has) = (&holder.key.id, holder.key.actions);
+        let detail = format!(
+            "this call needs the action {:?}, and key {id} has {has}: use another key, or have an \
+             administrator change this one",
+            action.as_str()
+        );
+        Err(Problem::new(Code::PermissionDenied, detail).at(
+            "authorization",
+            Some(has.to_string()),
+            action.as_str(),
+        ))
+    }
+
+    /// Returns `true` if the caller may know of a namespace.
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Unidentified => false,
+            Self::Holder(holder) => holder.key.covers(namespace),
+        }
+    }
+
+    /// Checks that the caller may use a namespace.
+    pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
+        match self {
+            Self::Anyone => Ok(()),
+            Self::Unidentified => Err(unauthenticated()),
+            Self::Holder(holder) if holder.key.covers(name.as_str()) => Ok(()),
+            Self::Holder(holder) => {
+                let patterns: Vec<_> =
+                    holder.key.namespaces.iter().map(NamespacePattern::as_str).collect();
+                let detail = format!(
+                    "there is no namespace {:?} for key {}, whose namespaces are {}: check the name, or \
+                     use another key",
+                    name.as_str(),
+                    holder.key.id,
+                    patterns.join(", ")
+                );
+                Err(Problem::new(Code::NotFound, detail))
+            }
+        }
+    }
+
+    /// Checks that the caller's key is still valid, for calls that take long.
+    pub(crate) fn check_still_valid(&self, now: Timestamp) -> Result<(), Problem> {
+        let Self::Holder(holder) = self else { return Ok(()) };
+        let found = holder.auth.find(&holder.presented, holder.peer, now);
+        let is_same = found.is_some_and(|key| {
+            holder.key.actions.is_within(key.actions) && key.namespaces == holder.key.namespaces
+        });
+        if is_same { Ok(()) } else { Err(unauthenticated()) }
+    }
+
+    /// Returns the key of the caller.
+    pub(crate) fn key(&self) -> Option<&ApiKey> {
+        match self {
+            Self::Anyone | Self::Unidentified => None,
+            Self::Holder(holder) => Some(&holder.key),
+        }
+    }
+
+    /// Returns the first name after `name` with which a name that the caller may know can begin; `None` if
+    /// there is none.
+    pub(crate) fn next_covered(&self, name: &str) -> Option<NamespaceName> {
+        let stems = self.key()?.namespaces.iter().map(|pattern| pattern.as_str());
+        let stems = stems.map(|stem| stem.strip_suffix('*').unwrap_or(stem));
+        stems.filter(|stem| *stem > name).min().and_then(|stem| NamespaceName::new(stem).ok())
+    }
+}
+
+/// Returns the answer to a caller without a valid key. It is the same for every reason.
+fn unauthenticated() -> Problem {
+    let allowed = "\"Bearer \" and a valid key";
+    let detail = "this server admits callers with a valid key only: send the header \
+                  'authorization: Bearer duly_…' (commands: --key-file, or DULY_API_KEY_FILE)";
+    Problem::new(Code::Unauthenticated, detail).at("authorization", None, allowed)
+}
+
+/// Adds the header that a response with status 401 must have.
+pub(crate) fn challenge(response: &mut Response) {
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,467 @@
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use duly_core::access::Role;
+use duly_store::{AccessChange, ChangeOrigin};
+use http::{Method, Request, StatusCode, header::HOST};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::{
+    grpc,
+    http::{App, openapi_json, router},
+    tests::TestServer,
+};
+
+const NOW: Timestamp = Timestamp::MIN;
+
+/// The effect of authorization on a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The call got to its handler, whatever that said.
+    Permitted,
+    Unauthenticated,
+    Denied,
+    /// As if there were no such namespace.
+    Hidden,
+}
+
+fn presented(digit: u8) -> PresentedKey {
+    PresentedKey::new(duly_core::access::KeyId::generate([digit; 10]), [digit; 32])
+}
+
+fn key(digit: u8, actions: Actions, namespaces: &[&str]) -> ApiKey {
+    let presented = presented(digit);
+    let patterns = namespaces.iter().map(|text| NamespacePattern::new(text).unwrap());
+    ApiKey {
+        name: format!("key {digit}"),
+        actions,
+        namespaces: patterns.collect(),
+        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+        id: presented.id,
+        networks: Vec::new(),
+        not_before: None,
+        expires_at: None,
+        disabled: false,
+        created_at: NOW,
+        created_by: "offline".to_owned(),
+    }
+}
+
+fn records(keys: impl IntoIterator<Item = ApiKey>) -> AccessRecords {
+    let keys = keys.into_iter();
+    keys.fold(AccessRecords::default(), |records, key| {
+        let put = AccessChange::Put(Box::new(key));
+        records.changed(put, ChangeOrigin::Offline, NOW).unwrap()
+    })
+}
+
+fn headers(value: &str) -> HeaderMap {
+    HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())])
+}
+
+fn bearer(key: &PresentedKey) -> String {
+    format!("Bearer {}", key.reveal())
+}
+
+fn with_key(builder: http::request::Builder, key: Option<&PresentedKey>) -> http::request::Builder {
+    match key {
+        Some(key) => builder.header(AUTHORIZATION, bearer(key)),
+        None => builder,
+    }
+}
+
+async fn call_http(
+    app: &App,
+    (method, path): (&str, &str),
+    key: Option<&PresentedKey>,
+    body: &'static str,
+) -> (StatusCode, Value) {
+    let request = Request::builder().method(method).uri(path).header(HOST, "localhost");
+    let request = with_key(request, key).header("content-type", "application/json");
+    let response = router(app.clone()).oneshot(request.body(Body::from(body)).unwrap()).await;
+    let response = response.unwrap();
+    let status = response.status();
+    assert_eq!(status == 401, response.headers().contains_key(WWW_AUTHENTICATE));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+fn verdict_of(code: &str, detail: &str) -> Verdict {
+    match code {
+        "unauthenticated" => Verdict::Unauthenticated,
+        "permission_denied" => Verdict::Denied,
+        "not_found" if detail.contains("for key") => Verdict::Hidden,
+        _ => Verdict::Permitted,
+    }
+}
+
+async fn http_verdict(app: &App, call: (&str, &str), key: Option<&PresentedKey>) -> Verdict {
+    let (_, body) = call_http(app, call, key, "").await;
+    let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
+    verdict_of(&text("code"), &text("detail"))
+}
+
+async fn grpc_verdict(
+    app: &App,
+    path: &str,
+    namespace: &str,
+    key: Option<&PresentedKey>,
+) -> Verdict {
+    let length = u8::try_from(namespace.len()).unwrap();
+    let mut message = vec![0x0a, length];
+    message.extend(namespace.as_bytes());
+    if path.ends_with("/Consume") {
+        // The namespace is in the first field of the first request.
+        message.splice(0..0, [0x0a, length + 2]);
+    }
+    let mut body = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
+    body.extend(message);
+    let request = Request::builder().method(Method::POST).uri(path).header(HOST, "localhost");
+    let request = with_key(request, key).header("content-type", "application/grpc");
+    let response = grpc::router(app.clone()).oneshot(request.body(Body::from(body)).unwrap()).await;
+    let (mut parts, body) = response.unwrap().into_parts();
+    let collected = tokio::time::timeout(std::time::Duration::from_millis(200), body.collect());
+    if let Ok(Ok(collected)) = collected.await
+        && let Some(trailers) = collected.trailers()
+    {
+        parts.headers.extend(trailers.clone());
+    }
+    let text = |name: &str| {
+        parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
+    let code = match text("grpc-status").as_str() {
+        "16" => "unauthenticated",
+        "7" => "permission_denied",
+        "5" => "not_found",
+        _ => "",
+    };
+    verdict_of(code, &text("grpc-message").replace("%20", " "))
+}
+
+#[test]
+fn every_operation_has_one_rule() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let mut described: Vec<_> = paths
+        .iter()
+        .flat_map(|(path, calls)| {
+            let methods = calls.as_object().unwrap().keys();
+            methods.map(move |method| (method.to_uppercase(), path.clone()))
+        })
+        .collect();
+    let (http_rows, grpc_rows) = (rules::HTTP, rules::GRPC);
+    let mut rows: Vec<_> = http_rows
+        .iter()
+        .map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned()))
+        .collect();
+    described.sort();
+    rows.sort();
+    assert_eq!(described, rows);
+    let mut rows: Vec<_> = grpc_rows.iter().map(|(path, _)| (*path).to_owned()).collect();
+    rows.sort();
+    assert_eq!(grpc::method_paths(), rows);
+    assert_eq!(rules::http(&Method::POST, "/v1/new"), Rule::NeedsAll);
+    assert_eq!(rules::grpc("/duly.v1.Timers/New"), Rule::NeedsAll);
+}
+
+#[test]
+fn every_caller_without_a_valid_key_gets_the_same_answer() {
+    let auth = Auth::new(true, None, false);
+    let everything = key(1, Actions::all(), &["*"]);
+    let disabled = ApiKey { disabled: true, ..key(2, Actions::all(), &["*"]) };
+    let expired = ApiKey { expires_at: Some(NOW), ..key(3, Actions::all(), &["*"]) };
+    auth.use_records(records([everything, disabled, expired]));
+    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer(None), NOW);
+    let good = bearer(&presented(1));
+    assert!(admit(&headers(&good)).is_ok());
+    assert!(admit(&headers(&good.replace("Bearer", "bearer"))).is_ok());
+    let other_secret = PresentedKey::new(presented(1).id, presented(2).secret());
+    let mut twice = headers(&good);
+    twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer other"));
+    let refused = [
+        HeaderMap::new(),
+        headers(""),
+        headers("Bearer"),
+        headers("Basic dXNlcjpwYXNz"),
+        headers(&good[..good.len() - 1]),
+        headers(&good.replace("Bearer ", "")),
+        headers(&bearer(&other_secret)),
+        headers(&bearer(&presented(2))),
+        headers(&bearer(&presented(3))),
+        headers(&bearer(&presented(4))),
+        twice,
+    ];
+    let problems = refused.map(|headers| {
+        let problem = admit(&headers).expect_err(&format!("{headers:?}"));
+        format!("{:?}", problem.into_body())
+    });
+    assert!(problems.iter().all(|problem| *problem == problems[0]), "{problems:?}");
+    assert!(!problems[0].contains("secret"));
+}
+
+#[test]
+fn the_root_key_ends_with_the_first_administrator() {
+    let auth = Auth::new(true, Some(&presented(9)), false);
+    let admit = |digit| {
+        let headers = headers(&bearer(&presented(digit)));
+        auth.admit(Rule::Needs(Action::Keys), &headers, Peer(None), NOW).is_ok()
+    };
+    assert!(admit(9));
+    auth.use_records(records([key(1, Role::Producer.actions(), &["*"])]));
+    assert!(admit(9) && !admit(1));
+    let both = [key(1, Role::Producer.actions(), &["*"]), key(2, Actions::all(), &["*"])];
+    auth.use_records(records(both));
+    assert!(!admit(9) && admit(2));
+}
+
+#[test]
+fn restored_keys_admit_no_one() {
+    let auth = Auth::new(false, Some(&presented(9)), false);
+    let restored = AccessRecords {
+        restore: RestoreState::Unconfirmed,
+        ..records([key(1, Actions::all(), &["*"])])
+    };
+    auth.use_records(restored);
+    let admit = |digit| {
+        let headers = headers(&bearer(&presented(digit)));
+        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).is_ok()
+    };
+    assert!(!admit(1) && admit(9));
+    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer(None), NOW).is_err());
+}
+
+#[test]
+fn keys_are_required_from_the_first_one_on() {
+    let auth = Auth::new(false, None, false);
+    let admit = || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer(None), NOW);
+    assert!(matches!(admit(), Ok(Caller::Anyone)));
+    auth.use_records(records([key(1, Actions::all(), &["*"])]));
+    assert!(admit().is_err());
+    // Older records, or none at all, do not open the server again.
+    auth.use_records(AccessRecords::default());
+    assert!(admit().is_err());
+}
+
+/// Every operation × role × own, foreign and unknown namespace, over HTTP and gRPC.
+#[tokio::test]
+async fn the_matrix_of_operations_roles_and_namespaces() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let app = &server.app;
+    let roles: BTreeMap<_, _> =
+        (1..).zip(Role::ALL).map(|(digit, role)| (digit, role.actions())).collect();
+    let keys = roles.iter().map(|(digit, actions)| key(*digit, *actions, &["a", "b*"]));
+    app.auth.use_records(records(keys));
+    let expect = |rule: Rule, actions: Actions, is_own: bool| match rule {
+        Rule::Open => Verdict::Permitted,
+        Rule::Needs(action) if !actions.contains(action) => Verdict::Denied,
+        Rule::NeedsAll if actions != Actions::all() => Verdict::Denied,
+        _ if !is_own => Verdict::Hidden,
+        _ => Verdict::Permitted,
+    };
+    let (http_rows, grpc_rows) = (rules::HTTP, rules::GRPC);
+    for (method, path, rule) in http_rows {
+        let names: &[&str] = if path.contains("{namespace}") { &["a", "c", "zz"] } else { &[""] };
+        for name in names {
+            let target = path.replace("{namespace}", name).replace("{id}", "0123456789");
+            let nobody = http_verdict(app, (method, &target), None).await;
+            let open = [Verdict::Unauthenticated, Verdict::Permitted];
+            assert_eq!(nobody, open[usize::from(*rule == Rule::Open)], "{method} {target}");
+            for (digit, actions) in &roles {
+                let verdict = http_verdict(app, (method, &target), Some(&presented(*digit))).await;
+                let mut expected = expect(*rule, *actions, matches!(*name, "" | "a"));
+                if target.contains("/keys") && *method != "GET" && verdict == Verdict::Denied {
+                    // A caller can change no key that permits more than its own.
+                    expected = Verdict::Denied;
+                }
+                assert_eq!(verdict, expected, "{method} {target} {actions:?}");
+            }
+        }
+    }
+    for (path, rule) in grpc_rows {
+        let has_namespace = path.starts_with("/duly.v1.Timers")
+            || path.starts_with("/duly.v1.Namespaces") && !path.ends_with("/List");
+        let names: &[&str] = if has_namespace { &["a", "c", "zz"] } else { &[""] };
+        for name in names {
+            let nobody = grpc_verdict(app, path, name, None).await;
+            assert_eq!(nobody == Verdict::Unauthenticated, *rule != Rule::Open, "{path}");
+            for (digit, actions) in &roles {
+                let verdict = grpc_verdict(app, path, name, Some(&presented(*digit))).await;
+                let expected = expect(*rule, *actions, matches!(*name, "" | "a"));
+                assert_eq!(verdict, expected, "{path} {name} {actions:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn payloads_and_fires_need_their_own_right() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let app = &server.app;
+    let producer = Role::Producer.actions();
+    let keys = [key(1, Actions::all(), &["*"]), key(2, producer, &["a"])];
+    app.auth.use_records(records(keys));
+    let (admin, producer) = (presented(1), presented(2));
+    let timers = "/v1/namespaces/a/timers";
+    let schedule = r#"{"id":"x","delay":"1h","payload":{"card":1234},"headers":{"k":"v"}}"#;
+    let (status, made) = call_http(app, ("POST", timers), Some(&producer), schedule).await;
+    assert_eq!(
+        (status.as_u16(), &made["payload"], &made["headers"]),
+        (201, &json!(null), &json!(null))
+    );
+    let get = async |path: &str, key| call_http(app, ("GET", path), Some(key), "").await;
+    let (_, timer) = get("/v1/namespaces/a/timers/x", &producer).await;
+    assert_eq!((&timer["id"], &timer["payload"]), (&json!("x"), &json!(null)));
+    let (_, timer) = get("/v1/namespaces/a/timers/x", &admin).await;
+    assert_eq!(timer["payload"], json!({"card": 1234}));
+    let (_, page) = get(timers, &producer).await;
+    assert_eq!(page["timers"][0]["payload"], json!(null));
+    let (status, refused) = get(&format!("{timers}?view=full"), &producer).await;
+    assert_eq!((status.as_u16(), refused["allowed"].as_str()), (403, Some("payload")));
+    let batch = r#"{"operations":[{"fire":{"id":"x"}},{"cancel":{"id":"x"}}]}"#;
+    let path = "/v1/namespaces/a/batch";
+    let (status, done) = call_http(app, ("POST", path), Some(&producer), batch).await;
+    assert_eq!(status, 200);
+    assert_eq!(done["results"][0]["error"]["code"], "permission_denied");
+    assert_eq!(done["results"][1]["outcome"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_caller_learns_nothing_of_foreign_namespaces() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let app = &server.app;
+    let with = |actions: &[Action]| actions.iter().copied().collect::<Actions>();
+    let narrow = with(&[Action::Schedule, Action::Read]);
+    let keys = [
+        key(1, Actions::all(), &["*"]),
+        key(2, narrow, &["b*", "d", "f*"]),
+        key(3, with(&[Action::Schedule, Action::Read, Action::Namespace]), &["b*"]),
+    ];
+    app.auth.use_records(records(keys));
+    for name in ["b", "b1", "b2", "c", "c1", "d", "da", "e", "f9", "g"] {
+        let path = format!("/v1/namespaces/{name}");
+        let (status, _) = call_http(app, ("PUT", &path), Some(&presented(1)), "{}").await;
+        assert_eq!(status, 201);
+    }
+    let list = async |query: &str| {
+        let path = format!("/v1/namespaces{query}");
+        let (_, page) = call_http(app, ("GET", &path), Some(&presented(2)), "").await;
+        let names = page["namespaces"].as_array().unwrap().iter();
+        let names: Vec<_> = names.map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+        (names.join(" "), page["cursor"].as_str().map(str::to_owned))
+    };
+    assert_eq!(list("").await, ("b b1 b2 d f9".to_owned(), None));
+    assert_eq!(list("?limit=2").await, ("b b1".to_owned(), Some("b1".to_owned())));
+    assert_eq!(list("?limit=2&cursor=b1").await, ("b2 d".to_owned(), Some("d".to_owned())));
+    assert_eq!(list("?limit=2&cursor=d").await, ("f9".to_owned(), None));
+    let body = async |name: &str, digit| {
+        let path = format!("/v1/namespaces/{name}/timers");
+        let schedule = r#"{"delay":"1h"}"#;
+        let (status, body) =
+            call_http(app, ("POST", &path), Some(&presented(digit)), schedule).await;
+        (
+            status.as_u16(),
+            body["detail"].as_str().unwrap_or_default().replace(&format!("{name:?}"), "NAME"),
+        )
+    };
+    // An existing foreign namespace and a missing one look alike.
+    assert_eq!(body("e", 2).await, body("eee", 2).await);
+    // No caller creates a namespace without the right to.
+    let (status, detail) = body("b-new", 2).await;
+    assert!(status == 403 && detail.contains("namespace"), "{detail}");
+    assert_eq!(body("b-new", 3).await.0, 201);
+}
+
+#[tokio::test]
+async fn keys_are_managed_within_the_rights_of_the_caller() {
+    let server = TestServer::start_with(Auth::new(true, Some(&presented(9)), false)).await;
+    let app = &server.app;
+    let root = presented(9);
+    let call = async |method: &str, path: &str, key: &PresentedKey, body: &'static str| {
+        let (status, body) = call_http(app, (method, path), Some(key), body).await;
+        (status.as_u16(), body)
+    };
+    let secret_of =
+        |body: &Value| body["secret"].as_str().unwrap().parse::<PresentedKey>().unwrap();
+    // The first key must be an administrator.
+    let producer = r#"{"name":"orders","actions":["producer"],"namespaces":["orders*"]}"#;
+    assert_eq!(call("POST", "/v1/keys", &root, producer).await.0, 400);
+    let admin = r#"{"name":"ops","actions":["admin"],"namespaces":["*"]}"#;
+    let (status, made) = call("POST", "/v1/keys", &root, admin).await;
+    assert_eq!((status, &made["key"]["created_by"]), (201, &json!(root.id.as_str())));
+    let admin = secret_of(&made);
+    assert_eq!(call("GET", "/v1/whoami", &root, "").await.0, 401);
+    let (_, who) = call("GET", "/v1/whoami", &admin, "").await;
+    assert_eq!((&who["keys_required"], &who["key"]["name"]), (&json!(true), &json!("ops")));
+    let (_, made) = call("POST", "/v1/keys", &admin, producer).await;
+    let producer = secret_of(&made);
+    let path = format!("/v1/keys/{}", producer.id);
+    assert_eq!(call("GET", &path, &producer, "").await.0, 403);
+    let (_, shown) = call("GET", &path, &admin, "").await;
+    assert!(shown["namespaces"] == json!(["orders*"]) && !shown.to_string().contains("duly_"));
+    // A helper with the right to keys makes none that permits more than its own.
+    let helper = r#"{"name":"helper","actions":["keys","read"],"namespaces":["a*"]}"#;
+    let helper = secret_of(&call("POST", "/v1/keys", &admin, helper).await.1);
+    let more = r#"{"name":"more","actions":["admin"],"namespaces":["*"]}"#;
+    assert_eq!(call("POST", "/v1/keys", &helper, more).await.0, 403);
+    let wider = r#"{"name":"more","actions":["read"],"namespaces":["b"]}"#;
+    assert_eq!(call("POST", "/v1/keys", &helper, wider).await.0, 403);
+    let same = r#"{"name":"same","actions":["read"],"namespaces":["ab"]}"#;
+    assert_eq!(call("POST", "/v1/keys", &helper, same).await.0, 201);
+    assert_eq!(call("DELETE", &path, &helper, "").await.0, 403);
+    assert_eq!(call("POST", &format!("{path}/rotate"), &helper, "").await.0, 403);
+    // A rotation keeps the old secret for a time, if asked.
+    let rotate = format!("{path}/rotate");
+    let (_, made) = call("POST", &rotate, &admin, r#"{"keep_old":"1h"}"#).await;
+    let newer = secret_of(&made);
+    for key in [&producer, &newer] {
+        assert_eq!(call("GET", "/v1/whoami", key, "").await.0, 200);
+    }
+    let newest = secret_of(&call("POST", &rotate, &admin, "").await.1);
+    for (key, status) in [(&producer, 401), (&newer, 401), (&newest, 200)] {
+        assert_eq!(call("GET", "/v1/whoami", key, "").await.0, status);
+    }
+    assert_eq!(call("PATCH", &path, &admin, r#"{"disabled":true}"#).await.0, 200);
+    assert_eq!(call("GET", "/v1/whoami", &newest, "").await.0, 401);
+    assert_eq!(
+        call("PATCH", &path, &admin, r#"{"disabled":false,"expires_at":null}"#).await.0,
+        200
+    );
+    assert_eq!(call("DELETE", &path, &admin, "").await.0, 204);
+    assert_eq!(call("DELETE", &path, &admin, "").await.0, 404);
+    // The last administrator stays.
+    let own = format!("/v1/keys/{}", admin.id);
+    let (status, refused) = call("DELETE", &own, &admin, "").await;
+    assert!(status == 400 && refused["detail"].as_str().unwrap().contains("admin"), "{refused}");
+    assert_eq!(call("PATCH", &own, &admin, r#"{"disabled":true}"#).await.0, 400);
+    for (body, field) in [
+        (r#"{"name":"","actions":["read"],"namespaces":["*"]}"#, "name"),
+        (r#"{"name":"x","actions":["reed"],"namespaces":["*"]}"#, "actions"),
+        (r#"{"name":"x","actions":["read"],"namespaces":["a*b"]}"#, "namespaces"),
+        (r#"{"name":"x","actions":["read"],"namespaces":["*"],"networks":["ten"]}"#, "networks"),
+        (r#"{"name":"x","actions":["read"],"namespaces":["*"],"expires_in":"1"}"#, "expires_in"),
+    ] {
+        let (status, refused) = call("POST", "/v1/keys", &admin, body).await;
+        assert_eq!((status, refused["field"].as_str()), (400, Some(field)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_ends_its_streams() {
+    let auth = Auth::new(true, None, false);
+    auth.use_records(records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["a"])]));
+    let admit = || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer(None), NOW);
+    let caller = admit().unwrap();
+    assert!(caller.check_still_valid(NOW).is_ok());
+    let narrowed = AccessRecords {
+        version: 3,
+        ..records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["b"])])
+    };
+    auth.use_records(narrowed);
+    assert!(caller.check_still_valid(NOW).is_err() && admit().is_ok());
+    let removed = AccessRecords { version: 4, ..records([key(1, Actions::all(), &["*"])]) };
+    auth.use_records(removed);
+    assert!(caller.check_still_valid(NOW).is_err() && admit().is_err());
+}

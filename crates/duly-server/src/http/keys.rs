@@ -1,0 +1,307 @@
+//! `/v1/keys`: the keys of callers. `GET /v1/whoami`: the caller itself.
+//!
+//! 1. A secret is shown once, in the response that creates it.
+//! 2. A caller can create, change and remove only keys that permit no more than its own key.
+//! 3. A change is based on the keys that the server knows. If another change came first, it is made again on
+//!    top of that.
+
+use axum::{extract::State, response::IntoResponse};
+use duly_api::{
+    access::{
+        CallerInfo, CreateKeyRequest, Key, ListKeysResponse, NewKey, PatchKeyRequest,
+        RotateKeyRequest, check_actions, check_namespaces, check_networks,
+    },
+    json::Nulls,
+};
+use duly_core::{
+    Code, Invalid, Millis,
+    access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey},
+    error_code::Retry,
+};
+use duly_store::AccessChange;
+use http::{StatusCode, Uri};
+use rand::Rng;
+
+use super::{
+    App, Problem,
+    body::{JsonBody, MaybeBody},
+    path::KeyPath,
+    query::Query,
+    response::{self, HandlerResult},
+    timers::list::page_limit,
+};
+use crate::call;
+
+/// Longest time for which an old secret stays valid.
+const KEEP_OLD_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// Attempts to make a change on top of others.
+const TRIES: usize = 20;
+
+/// Create a key.
+///
+/// The response has the secret, which cannot be shown again. The new key must not permit more than the
+/// key of the call.
+#[utoipa::path(
+    post,
+    path = "/v1/keys",
+    tag = "keys",
+    request_body(content = CreateKeyRequest, content_type = "application/json"),
+    responses((status = 201, description = "The key with its secret.", body = NewKey))
+)]
+pub(crate) async fn create_key(State(app): State<App>, body: JsonBody) -> HandlerResult {
+    let request: CreateKeyRequest = body.parse().await?;
+    let now = app.now();
+    let at =
+        |time: Option<duly_api::Time>, field: &str| time.map(|time| time.check(field)).transpose();
+    let expires_in = request.expires_in.map(|it| it.check("expires_in")).transpose()?;
+    let expires_at = at(request.expires_at, "expires_at")?;
+    if expires_in.is_some() && expires_at.is_some() {
+        return Err(Invalid::unseen("expires_in", "left out beside expires_at").into());
+    }
+    let presented = generate();
+    let caller = call::caller();
+    let created_by = caller.key().map_or_else(String::new, |key| key.id.to_string());
+    let key = ApiKey {
+        id: presented.id.clone(),
+        name: request.name,
+        actions: check_actions(&request.actions)?,
+        namespaces: check_namespaces(&request.namespaces)?,
+        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+        networks: check_networks(&request.networks.unwrap_or_default())?,
+        not_before: at(request.not_before, "not_before")?,
+        expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
+        disabled: false,
+        created_at: now,
+        created_by,
+    };
+    let key = app.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
+    let new = NewKey { secret: presented.reveal(), key: Key::from(&key) };
+    response::json(StatusCode::CREATED, &new)
+}
+
+/// Returns a new key.
+fn generate() -> PresentedKey {
+    let mut random = rand::rng();
+    PresentedKey::new(KeyId::generate(random.random()), random.random())
+}
+
+/// Keys in the order of their ids, without their secrets.
+#[utoipa::path(
+    get,
+    path = "/v1/keys",
+    tag = "keys",
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Most keys of the page, 1 to 1000, default 100"),
+        ("cursor" = Option<String>, Query, description = "Where to go on: the cursor of the page before")
+    ),
+    responses((status = 200, description = "A page.", body = ListKeysResponse))
+)]
+pub(crate) async fn list_keys(State(app): State<App>, uri: Uri) -> HandlerResult {
+    let query = Query::read(&uri, &["limit", "cursor"])?;
+    let limit = page_limit(query.integer("limit")?)?;
+    let after = query
+        .get("cursor")
+        .map(KeyId::new)
+        .transpose()
+        .map_err(|invalid| Invalid { field: "cursor".to_owned(), ..invalid })?;
+    let records = app.auth.records();
+    let keys = records.keys.values().filter(|key| after.as_ref().is_none_or(|it| key.id > *it));
+    let mut keys: Vec<_> = keys.take(limit + 1).map(Key::from).collect();
+    let has_more = keys.len() > limit;
+    keys.truncate(limit);
+    let cursor = keys.last().filter(|_| has_more).map(|key| key.id.clone());
+    response::ok(&ListKeysResponse { keys, cursor })
+}
+
+/// One key, without its secret.
+#[utoipa::path(
+    get,
+    path = "/v1/keys/{id}",
+    tag = "keys",
+    params(("id" = String, Path, description = "Id of the key")),
+    responses((status = 200, description = "The key.", body = Key))
+)]
+pub(crate) async fn get_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
+    let records = app.auth.records();
+    let key = records.keys.get(&id).ok_or_else(|| no_key(&id))?;
+    response::ok(&Key::from(key))
+}
+
+/// Change a key: an absent field stays, `null` for `expires_at` and `networks` removes the limit.
+#[utoipa::path(
+    patch,
+    path = "/v1/keys/{id}",
+    tag = "keys",
+    params(("id" = String, Path, description = "Id of the key")),
+    request_body(content = PatchKeyRequest, content_type = "application/json"),
+    responses((status = 200, description = "The key as it is now.", body = Key))
+)]
+pub(crate) async fn patch_key(
+    State(app): State<App>,
+    KeyPath(id): KeyPath,
+    body: JsonBody,
+) -> HandlerResult {
+    let Nulls { value: patch, names: nulls } = body.parse::<Nulls<PatchKeyRequest>>().await?;
+    if patch == PatchKeyRequest::default() && nulls.is_empty() {
+        return Err(Invalid::new("body", "{}", "an object with a field to change").into());
+    }
+    if let Some(name) = nulls.iter().find(|name| !["expires_at", "networks"].contains(&&***name)) {
+        return Err(Invalid::new(name, "null", "a value, or left out").into());
+    }
+    let changed = app.change_key(&id, |present| {
+        let mut key = present.cloned().ok_or_else(|| no_key(&id))?;
+        if let Some(name) = &patch.name {
+            key.name.clone_from(name);
+        }
+        if let Some(actions) = &patch.actions {
+            key.actions = check_actions(actions)?;
+        }
+        if let Some(namespaces) = &patch.namespaces {
+            key.namespaces = check_namespaces(namespaces)?;
+        }
+        if patch.networks.is_some() || nulls.iter().any(|name| name == "networks") {
+            key.networks = check_networks(patch.networks.as_deref().unwrap_or_default())?;
+        }
+        if patch.expires_at.is_some() || nulls.iter().any(|name| name == "expires_at") {
+            let time = patch.expires_at.as_ref();
+            key.expires_at = time.map(|time| time.check("expires_at")).transpose()?;
+        }
+        key.disabled = patch.disabled.unwrap_or(key.disabled);
+        Ok(key)
+    });
+    response::ok(&Key::from(&changed.await?))
+}
+
+/// Give a key a new secret. The old one stays valid for `keep_old`.
+#[utoipa::path(
+    post,
+    path = "/v1/keys/{id}/rotate",
+    tag = "keys",
+    params(("id" = String, Path, description = "Id of the key")),
+    request_body(content = RotateKeyRequest, content_type = "application/json"),
+    responses((status = 200, description = "The key with its new secret.", body = NewKey))
+)]
+pub(crate) async fn rotate_key(
+    State(app): State<App>,
+    KeyPath(id): KeyPath,
+    MaybeBody(body): MaybeBody,
+) -> HandlerResult {
+    let request: RotateKeyRequest = match body {
+        Some(body) => body.parse().await?,
+        None => RotateKeyRequest::default(),
+    };
+    let keep = request.keep_old.map(|it| it.check_within("keep_old", Millis::ZERO, KEEP_OLD_MAX));
+    let until = keep.transpose()?.filter(|keep| *keep > Millis::ZERO);
+    let until = until.map(|keep| app.now().saturating_add(keep));
+    let presented = PresentedKey::new(id.clone(), generate().secret());
+    let changed = app.change_key(&id, |present| {
+        let mut key = present.cloned().ok_or_else(|| no_key(&id))?;
+        key.secrets.truncate(KEY_SECRETS_MAX - 1);
+        match until {
+            Some(until) => key.secrets.iter_mut().for_each(|old| old.ends_at = Some(until)),
+            None => key.secrets.clear(),
+        }
+        key.secrets.insert(0, KeySecret { hash: presented.hash(), ends_at: None });
+        Ok(key)
+    });
+    let new = NewKey { key: Key::from(&changed.await?), secret: presented.reveal() };
+    response::ok(&new)
+}
+
+/// Remove a key. It permits nothing from the response on.
+#[utoipa::path(
+    delete,
+    path = "/v1/keys/{id}",
+    tag = "keys",
+    params(("id" = String, Path, description = "Id of the key")),
+    responses((status = 204, description = "It is gone."))
+)]
+pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
+    app.change_keys(&id, |present| match present {
+        Some(_) => Ok(AccessChange::Delete(id.clone())),
+        None => Err(no_key(&id)),
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The caller: its key and its rights.
+#[utoipa::path(
+    get,
+    path = "/v1/whoami",
+    tag = "keys",
+    responses((status = 200, description = "The caller.", body = CallerInfo))
+)]
+pub(crate) async fn whoami(State(app): State<App>) -> HandlerResult {
+    let key = call::caller().key().map(Key::from);
+    response::ok(&CallerInfo { keys_required: app.auth.is_required(), key })
+}
+
+fn no_key(id: &KeyId) -> Problem {
+    let detail = format!("there is no key {id}: GET /v1/keys lists all");
+    Problem::new(Code::NotFound, detail)
+}
+
+impl App {
+    /// Writes a key, and returns it. `next` gets the present one.
+    async fn change_key(
+        &self,
+        id: &KeyId,
+        next: impl Fn(Option<&ApiKey>) -> Result<ApiKey, Problem> + Send + Sync,
+    ) -> Result<ApiKey, Problem> {
+        let records = self.change_keys(id, |present| {
+            let key = next(present)?;
+            check_grant(&key)?;
+            Ok(AccessChange::Put(Box::new(key)))
+        });
+        records.await?.ok_or_else(|| Problem::fault("a key that was written is gone"))
+    }
+
+    /// Changes a key, and returns it as it is then.
+    async fn change_keys(
+        &self,
+        id: &KeyId,
+        change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
+    ) -> Result<Option<ApiKey>, Problem> {
+        if !self.auth.is_required() {
+            let detail = "this server requires no keys, so it cannot know who may create the first \
+                          one: stop it and run `duly key create --admin --data DIR`, or set \
+                          auth.root_key_file";
+            return Err(Problem::new(Code::PermissionDenied, detail));
+        }
+        for _ in 0..TRIES {
+            let records = self.auth.records();
+            let present = records.keys.get(id);
+            present.map(check_grant).transpose()?;
+            let changed = self.store.change_access(records.version, change(present)?).await?;
+            if let Some(records) = changed {
+                let key = records.keys.get(id).cloned();
+                self.auth.use_records(records);
+                return Ok(key);
+            }
+            if let Some(newer) = self.store.read_access(records.version).await? {
+                self.auth.use_records(newer);
+            }
+        }
+        let detail = "other callers kept changing keys: nothing was done, repeat the call";
+        Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
+    }
+}
+
+/// Checks that a key permits no more than the caller's own.
+fn check_grant(key: &ApiKey) -> Result<(), Problem> {
+    let caller = call::caller();
+    let Some(own) = caller.key() else { return Ok(()) };
+    let is_covered = key
+        .namespaces
+        .iter()
+        .all(|pattern| own.namespaces.iter().any(|covering| pattern.is_within(covering)));
+    if key.actions.is_within(own.actions) && is_covered {
+        return Ok(());
+    }
+    let detail = format!(
+        "key {} permits more than your key {}: use a key with the role admin in all namespaces",
+        key.id, own.id
+    );
+    Err(Problem::new(Code::PermissionDenied, detail))
+}

@@ -1,0 +1,201 @@
+//! The file of the keys of callers.
+//!
+//! ```text
+//! duly keys 1 <CRC-32C of the rest, 8 hexadecimal digits>\n
+//! <JSON of duly_store::AccessRecords>
+//! ```
+//!
+//! Keys are few and change rarely, so they are no records of the journal: each change writes the whole
+//! file under another name, and renames it when it is durable. Rules:
+//!
+//! 1. The manifest has the feature bit [`format::KEYS`] before the first key is durable. Builds without keys
+//!    refuse the directory, and a missing file admits no one.
+//! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
+//!    forgets that the directory was restored.
+//! 3. A damaged file stops the start. Only an operator can remove it, and then all keys are gone.
+
+use std::{path::Path, sync::Arc};
+
+use duly_core::{Invalid, Millis, env::Clock};
+pub use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
+use duly_store::{Error, RestoreState};
+use parking_lot::Mutex;
+
+use crate::{
+    disk::{self, Disk, Lock, RealDisk},
+    format,
+    manifest::{self, Manifest},
+    open::OpenError,
+};
+
+/// Name of the file.
+pub(crate) const NAME: &str = "KEYS";
+/// Name of the file until it is durable.
+pub(crate) const TEMPORARY: &str = "KEYS.tmp";
+const MAGIC: &str = "duly keys 1 ";
+/// Bytes of the first line.
+const HEAD_BYTES: usize = MAGIC.len() + 9;
+
+/// The keys of an open store.
+#[derive(Debug)]
+pub(crate) struct AccessFile {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    records: Mutex<AccessRecords>,
+    /// Held as long as a change may write.
+    _lock: Lock,
+}
+
+impl AccessFile {
+    /// Reads the file.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        lock: Lock,
+    ) -> Result<Self, OpenError> {
+        let records = read(disk.as_ref())?;
+        if records.restore == RestoreState::Unconfirmed {
+            tracing::warn!(
+                keys = records.keys.len(),
+                "restored keys admit no caller until `duly key confirm` is run"
+            );
+        }
+        Ok(Self { disk, clock, records: Mutex::new(records), _lock: lock })
+    }
+
+    /// Returns the records.
+    pub(crate) fn records(&self) -> AccessRecords {
+        self.records.lock().clone()
+    }
+
+    /// Changes the records, durably. Returns `None` if their version is not `seen`.
+    pub(crate) fn change(
+        &self,
+        seen: u64,
+        change: AccessChange,
+    ) -> duly_store::Result<Option<AccessRecords>> {
+        let mut records = self.records.lock();
+        if records.version != seen {
+            return Ok(None);
+        }
+        let changed = records.changed(change, ChangeOrigin::Call, self.clock.now())?;
+        let Err(error) = write(self.disk.as_ref(), &changed) else {
+            records.clone_from(&changed);
+            return Ok(Some(changed));
+        };
+        let reason = format!("the keys could not be written: {error}");
+        match read(self.disk.as_ref()) {
+            Ok(found) if found == *records => {
+                let retry_after = Millis::from_secs(1);
+                Err(Error::Unavailable { reason, retry_after })
+            }
+            found => {
+                // The file has its name already, and may not be durable.
+                *records = found.unwrap_or_else(|_| records.clone());
+                Err(Error::InDoubt { reason })
+            }
+        }
+    }
+}
+
+/// Changes the keys of a directory that no server has open.
+///
+/// # Errors
+/// When the directory has no store, or a server has it open; when its keys are damaged, or cannot be
+/// written; when `edit` refuses.
+pub fn edit(
+    path: &Path,
+    edit: impl FnOnce(&AccessRecords) -> Result<AccessRecords, Invalid>,
+) -> Result<AccessRecords, OpenError> {
+    let disk = open_closed(path)?;
+    let _lock = disk.lock()?;
+    let changed = edit(&read(&disk)?).map_err(OpenError::Options)?;
+    write(&disk, &changed)?;
+    Ok(changed)
+}
+
+/// Confirms the keys of a directory that was restored from a backup, and that no server has open: they admit
+/// callers again.
+///
+/// # Errors
+/// Those of [`edit`].
+pub fn confirm(path: &Path) -> Result<AccessRecords, OpenError> {
+    let disk = open_closed(path)?;
+    let _lock = disk.lock()?;
+    let mut records = read(&disk)?;
+    // The first start has not noted the restore yet.
+    let is_before_start = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
+    records.restore = if is_before_start { RestoreState::Confirmed } else { RestoreState::None };
+    write(&disk, &records)?;
+    Ok(records)
+}
+
+/// Opens a directory that must hold a store, for changes.
+fn open_closed(path: &Path) -> Result<RealDisk, OpenError> {
+    let existing = RealDisk::open_existing(path)?;
+    Manifest::read(&existing)?.ok_or_else(|| OpenError::NoStore(existing.describe()))?;
+    Ok(RealDisk::open_or_create(path)?)
+}
+
+/// Notes that restored keys need a confirmation.
+pub(crate) fn note_restore(disk: &dyn Disk) -> Result<(), OpenError> {
+    let mut records = read(disk)?;
+    records.restore = match records.restore {
+        _ if !records.are_required() => return Ok(()),
+        RestoreState::Confirmed => RestoreState::None,
+        RestoreState::None | RestoreState::Unconfirmed => RestoreState::Unconfirmed,
+    };
+    write(disk, &records)
+}
+
+/// Reads the keys of a directory.
+fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
+    let manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
+    let bytes = disk.open(NAME).and_then(|file| {
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
+        file.read_exact_at(0, &mut bytes)?;
+        Ok(bytes)
+    });
+    match bytes {
+        Ok(bytes) => decode(&bytes).map_err(OpenError::Keys),
+        Err(error) if error.is_not_found() && manifest.features & format::KEYS == 0 => {
+            Ok(AccessRecords::default())
+        }
+        Err(error) if error.is_not_found() => {
+            tracing::warn!(
+                "file KEYS is missing; no caller is admitted until `duly key create` is run"
+            );
+            Ok(AccessRecords { version: 1, ..AccessRecords::default() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
+    let mut manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
+    if records.are_required() && manifest.features & format::KEYS == 0 {
+        manifest.features |= format::KEYS;
+        manifest.write(disk)?;
+    }
+    Ok(disk::replace(disk, [TEMPORARY, NAME], &encode(records))?)
+}
+
+fn encode(records: &AccessRecords) -> Vec<u8> {
+    let json = serde_json::to_vec_pretty(records).expect("keys are text and numbers");
+    let mut bytes = format!("{MAGIC}{:08x}\n", crc32c::crc32c(&json)).into_bytes();
+    bytes.extend(json);
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Result<AccessRecords, String> {
+    let (head, json) =
+        bytes.split_at_checked(HEAD_BYTES).ok_or_else(|| "it is too short".to_owned())?;
+    let expected = format!("{MAGIC}{:08x}\n", crc32c::crc32c(json));
+    if head != expected.as_bytes() {
+        return Err("its first line does not fit the rest".to_owned());
+    }
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

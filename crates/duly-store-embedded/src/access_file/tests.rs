@@ -1,0 +1,188 @@
+use std::{path::Path, sync::Arc};
+
+use duly_core::{
+    Timestamp,
+    access::{Actions, ApiKey, KeyId, KeySecret, NamespacePattern, PresentedKey},
+};
+use duly_store::{RestoreState, Store as _};
+use futures::executor::block_on;
+
+use super::*;
+use crate::{
+    EmbeddedStore, Options, SystemClock, backup,
+    disk::{Fault, SimDisk},
+};
+
+fn admin(digit: u8) -> ApiKey {
+    let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
+    ApiKey {
+        name: format!("admin {digit}"),
+        actions: Actions::all(),
+        namespaces: vec![NamespacePattern::new("*").unwrap()],
+        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+        id: presented.id,
+        networks: Vec::new(),
+        not_before: None,
+        expires_at: None,
+        disabled: false,
+        created_at: Timestamp::MIN,
+        created_by: "offline".to_owned(),
+    }
+}
+
+fn put(digit: u8) -> AccessChange {
+    AccessChange::Put(Box::new(admin(digit)))
+}
+
+fn offline(change: AccessChange) -> impl FnOnce(&AccessRecords) -> Result<AccessRecords, Invalid> {
+    move |records| records.changed(change, ChangeOrigin::Offline, Timestamp::MIN)
+}
+
+fn open(disk: &SimDisk) -> Result<EmbeddedStore, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    EmbeddedStore::open_inline(disk, Options::default(), Arc::new(SystemClock))
+}
+
+fn version(store: &EmbeddedStore) -> u64 {
+    block_on(store.read_access(u64::MAX)).unwrap().unwrap().version
+}
+
+#[test]
+fn p1_keys_survive_a_crash_at_every_operation() {
+    for at in 1.. {
+        let disk = SimDisk::new(at);
+        let store = open(&disk).unwrap();
+        block_on(store.change_access(0, put(1))).unwrap().unwrap();
+        disk.plan(Fault::CrashAtOp(at));
+        let changed = block_on(store.change_access(1, put(2)));
+        let is_over = !disk.is_down();
+        drop(store);
+        let store = open(&disk.crash()).unwrap();
+        let records = block_on(store.read_access(u64::MAX)).unwrap().unwrap();
+        let count = records.keys.len();
+        assert!((1..=2).contains(&count) && records.version == count as u64, "{at}: {records:?}");
+        assert!(changed.is_err() || count == 2, "{at}");
+        if is_over {
+            assert!(at > 4);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_crash_within_the_first_change_never_admits_everyone_again() {
+    for at in 1.. {
+        let disk = SimDisk::new(at);
+        let store = open(&disk).unwrap();
+        disk.plan(Fault::CrashAtOp(at));
+        let changed = block_on(store.change_access(0, put(1)));
+        let is_over = !disk.is_down();
+        drop(store);
+        let store = open(&disk.crash()).unwrap();
+        let records = block_on(store.read_access(u64::MAX)).unwrap().unwrap();
+        assert!(changed.is_err() || records.are_required() && records.keys.len() == 1, "{at}");
+        if is_over {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_changes_no_key() {
+    let disk = SimDisk::new(7);
+    let store = open(&disk).unwrap();
+    block_on(store.change_access(0, put(1))).unwrap().unwrap();
+    disk.plan(Fault::NoSpaceAtWrite(1));
+    let error = block_on(store.change_access(1, put(2))).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert_eq!(version(&store), 1);
+    block_on(store.change_access(1, put(2))).unwrap().unwrap();
+    disk.plan(Fault::ErrorAtSync(2));
+    let error = block_on(store.change_access(2, put(3))).unwrap_err();
+    assert!(matches!(error, Error::InDoubt { .. }), "{error}");
+}
+
+#[test]
+fn without_its_file_no_caller_is_admitted() {
+    let disk = SimDisk::new(7);
+    let store = open(&disk).unwrap();
+    block_on(store.change_access(0, put(1))).unwrap().unwrap();
+    drop(store);
+    disk.corrupt(NAME, 40, 1);
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains("KEYS is damaged") && error.contains("duly key create"), "{error}");
+    disk.remove(NAME).unwrap();
+    let store = open(&disk).unwrap();
+    let records = block_on(store.read_access(u64::MAX)).unwrap().unwrap();
+    assert!(records.are_required() && records.keys.is_empty());
+}
+
+#[test]
+fn changes_name_the_version_that_they_are_based_on() {
+    let disk = SimDisk::new(7);
+    let store = open(&disk).unwrap();
+    let first = block_on(store.change_access(0, put(1))).unwrap().unwrap();
+    assert_eq!(block_on(store.change_access(0, put(2))).unwrap(), None);
+    assert_eq!(block_on(store.read_access(first.version)).unwrap(), None);
+    let delete = AccessChange::Delete(admin(1).id);
+    let error = block_on(store.change_access(1, delete)).unwrap_err();
+    assert!(error.to_string().contains("admin"), "{error}");
+    assert_eq!(version(&store), 1);
+}
+
+#[test]
+fn older_builds_refuse_a_store_with_keys() {
+    let disk = SimDisk::new(7);
+    let store = open(&disk).unwrap();
+    let features = |disk: &SimDisk| Manifest::read(disk).unwrap().unwrap().features;
+    assert_eq!(features(&disk) & format::KEYS, 0);
+    block_on(store.change_access(0, put(1))).unwrap();
+    assert_eq!(features(&disk), format::KNOWN_FEATURES);
+    drop(store);
+    drop(open(&disk).unwrap());
+    assert_eq!(features(&disk), format::KNOWN_FEATURES);
+}
+
+#[test]
+fn restored_keys_admit_no_one_until_they_are_confirmed() {
+    let root = tempfile::tempdir().unwrap();
+    let [data, copy, back, again] =
+        ["data", "copy", "back", "again"].map(|name| root.path().join(name));
+    let open = |path: &Path| {
+        EmbeddedStore::open_dir(path, Options::default(), Arc::new(SystemClock)).unwrap()
+    };
+    let restore_state =
+        |store: &EmbeddedStore| block_on(store.read_access(u64::MAX)).unwrap().unwrap().restore;
+    let store = open(&data);
+    block_on(store.change_access(0, put(1))).unwrap();
+    store.backup(&copy, &mut |_| {}).unwrap();
+    store.close();
+    drop(store);
+    for path in [&back, &again] {
+        backup::restore(&copy, path, &mut |_| {}).unwrap();
+    }
+    let store = open(&back);
+    assert_eq!((version(&store), restore_state(&store)), (1, RestoreState::Unconfirmed));
+    drop(store);
+    assert_eq!(restore_state(&open(&back)), RestoreState::Unconfirmed);
+    confirm(&back).unwrap();
+    assert_eq!(restore_state(&open(&back)), RestoreState::None);
+    // Before the first start, too.
+    confirm(&again).unwrap();
+    assert_eq!(restore_state(&open(&again)), RestoreState::None);
+}
+
+#[test]
+fn offline_changes_need_a_store_that_no_server_uses() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    assert!(edit(&data, offline(put(1))).is_err());
+    let open =
+        || EmbeddedStore::open_dir(&data, Options::default(), Arc::new(SystemClock)).unwrap();
+    let store = open();
+    let error = edit(&data, offline(put(1))).unwrap_err().to_string();
+    assert!(error.contains("another"), "{error}");
+    drop(store);
+    edit(&data, offline(put(1))).unwrap();
+    assert_eq!(version(&open()), 1);
+}

@@ -1,0 +1,176 @@
+//! Keys of callers, as a store keeps them.
+//!
+//! 1. Each change increases the version. Version 0 means that the store never had a key.
+//! 2. A change names the version that it is based on, and is refused if there is a newer one. So of two
+//!    callers who each remove one of the last two administrators, one is refused.
+//! 3. An administrator can always act: a change that leaves no valid administrator key is refused, unless it
+//!    is made offline.
+//! 4. Records that were restored from a backup admit no one until an operator confirms them: a key that was
+//!    revoked after the backup must not work again.
+
+use std::collections::BTreeMap;
+
+use duly_core::{
+    Invalid, Timestamp,
+    access::{ApiKey, KeyId},
+};
+use serde::{Deserialize, Serialize};
+
+/// Most keys of a store.
+pub const KEYS_MAX: usize = 10_000;
+
+/// The keys of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessRecords {
+    /// Number of changes; 0 if the store never had a key.
+    pub version: u64,
+    /// The state of records that were restored from a backup.
+    #[serde(default)]
+    pub restore: RestoreState,
+    /// The keys.
+    pub keys: BTreeMap<KeyId, ApiKey>,
+}
+
+/// The state of records that were restored from a backup.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreState {
+    /// They were not restored, or have been confirmed and used since.
+    #[default]
+    None,
+    /// They admit no one.
+    Unconfirmed,
+    /// An operator has confirmed them before the first start.
+    Confirmed,
+}
+
+/// A change of the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessChange {
+    /// Writes a key.
+    Put(Box<ApiKey>),
+    /// Removes a key.
+    Delete(KeyId),
+}
+
+/// Place from which a change is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeOrigin {
+    /// A call: it must leave a valid administrator key.
+    Call,
+    /// A command on a store that no server uses.
+    Offline,
+}
+
+impl AccessRecords {
+    /// Returns `true` if a store has had keys: callers without a key are not admitted.
+    pub const fn are_required(&self) -> bool {
+        self.version > 0
+    }
+
+    /// Returns `true` if there is an administrator key that is valid at `now`.
+    pub fn has_admin(&self, now: Timestamp) -> bool {
+        self.keys.values().any(|key| key.is_admin() && key.is_valid(now))
+    }
+
+    /// Returns the records after a change.
+    ///
+    /// # Errors
+    /// A key with a value out of its bounds; too many keys; a change that leaves no administrator.
+    pub fn changed(
+        &self,
+        change: AccessChange,
+        origin: ChangeOrigin,
+        now: Timestamp,
+    ) -> Result<Self, Invalid> {
+        let mut records = self.clone();
+        match change {
+            AccessChange::Put(key) => {
+                let key = key.check()?;
+                records.keys.insert(key.id.clone(), key);
+            }
+            AccessChange::Delete(id) => drop(records.keys.remove(&id)),
+        }
+        if records.keys.len() > KEYS_MAX {
+            let allowed = format!("at most {KEYS_MAX} keys: delete those that are not in use");
+            return Err(Invalid::plain("keys", records.keys.len().to_string(), allowed));
+        }
+        if origin == ChangeOrigin::Call && !records.has_admin(now) {
+            let allowed = "at least one enabled key with the role admin in all namespaces (*): \
+                           create another one first";
+            return Err(Invalid::unseen("keys", allowed));
+        }
+        records.version += 1;
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::access::{Actions, KeySecret, NamespacePattern, PresentedKey, Role};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
+
+    fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
+        let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
+        Box::new(ApiKey {
+            name: format!("key {digit}"),
+            actions,
+            namespaces: vec![NamespacePattern::new("*").unwrap()],
+            secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+            id: presented.id,
+            networks: Vec::new(),
+            not_before: None,
+            expires_at: None,
+            disabled: false,
+            created_at: NOW,
+            created_by: "offline".to_owned(),
+        })
+    }
+
+    #[test]
+    fn the_last_administrator_stays_unless_offline() {
+        let admin = key(1, Actions::all());
+        let change = |records: &AccessRecords, change, origin| records.changed(change, origin, NOW);
+        let (call, offline) = (ChangeOrigin::Call, ChangeOrigin::Offline);
+        let first = AccessRecords::default();
+        let producer = AccessChange::Put(key(2, Role::Producer.actions()));
+        assert!(change(&first, producer.clone(), call).is_err());
+        let one = change(&first, AccessChange::Put(admin.clone()), offline).unwrap();
+        assert_eq!((one.version, one.are_required(), first.are_required()), (1, true, false));
+        let two = change(&one, producer, call).unwrap();
+        assert_eq!((two.version, two.keys.len()), (2, 2));
+        let delete = AccessChange::Delete(admin.id.clone());
+        assert!(change(&two, delete.clone(), call).is_err());
+        let disabled = AccessChange::Put(Box::new(ApiKey { disabled: true, ..*admin.clone() }));
+        assert!(change(&two, disabled, call).is_err());
+        let ended = AccessChange::Put(Box::new(ApiKey { expires_at: Some(NOW), ..*admin }));
+        assert!(change(&two, ended, call).is_err());
+        assert!(change(&two, delete.clone(), offline).is_ok());
+        let second = AccessChange::Put(key(3, Actions::all()));
+        let three = change(&two, second, call).unwrap();
+        assert!(change(&three, delete, call).is_ok());
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        let mut records = AccessRecords::default();
+        for digit in 0..KEYS_MAX {
+            let mut random = [0; 10];
+            let digits = digit.to_le_bytes();
+            let nibbles = digits[..2].iter().flat_map(|byte| [byte & 15, byte >> 4]);
+            random.iter_mut().zip(nibbles).for_each(|(to, from)| *to = from);
+            let key = ApiKey { id: KeyId::generate(random), ..*key(1, Actions::all()) };
+            records.keys.insert(key.id.clone(), key);
+        }
+        assert_eq!(records.keys.len(), KEYS_MAX);
+        let more = AccessChange::Put(Box::new(ApiKey {
+            id: KeyId::generate([31; 10]),
+            ..*key(1, Actions::all())
+        }));
+        let error = records.changed(more, ChangeOrigin::Call, NOW).unwrap_err().to_string();
+        assert!(error.contains("10000"), "{error}");
+    }
+}

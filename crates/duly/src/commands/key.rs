@@ -1,0 +1,349 @@
+//! `duly key`: creates, shows, rotates and removes keys of callers. `duly whoami`: the key of the caller.
+//!
+//! 1. A key is printed once, when it is created or rotated.
+//! 2. `create --data` and `confirm` work on a data directory that no server has open: so the first
+//!    administrator comes from someone who may write there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Subcommand;
+use duly_api::{
+    Duration, Time,
+    access::{
+        CallerInfo, CreateKeyRequest, Key, ListKeysResponse, NewKey, PatchKeyRequest,
+        RotateKeyRequest, check_actions, check_namespaces, check_networks,
+    },
+};
+use duly_core::{
+    Invalid, Millis,
+    access::{ApiKey, KeyId, KeySecret, PresentedKey},
+    env::Clock as _,
+};
+use duly_store_embedded::{
+    EmbeddedStore, OpenError, Options, SystemClock,
+    access_file::{self, AccessChange, ChangeOrigin},
+};
+use rand::Rng as _;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::{
+    Outcome,
+    args::{Confirm, values},
+    cli::{Session, block_on},
+    failure::Failure,
+    output::{Printer, Table, Tone, note, table, when},
+};
+
+/// Create, show, rotate and remove keys of callers
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Print a new key for the file of auth.root_key_file; no server is called
+    Generate,
+    Create(Box<CreateArgs>),
+    /// List keys, without their secrets
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a key, without its secret
+    Get(KeyArg),
+    /// Give a key a new secret, and print it
+    Rotate {
+        #[command(flatten)]
+        key: KeyArg,
+        /// Time for which the old secret stays valid, at most 30d; without it the old one ends at once
+        #[arg(long, value_name = "TIME", value_parser = values::duration)]
+        keep_old: Option<Millis>,
+    },
+    /// Make a key permit nothing until it is enabled
+    Disable(KeyArg),
+    /// Make a disabled key permit what it did
+    Enable(KeyArg),
+    /// Remove a key for good
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        key: KeyArg,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+    /// Confirm the keys of a data directory that was restored from a backup
+    ///
+    /// A key that was revoked after the backup would work again, so restored keys permit nothing until
+    /// then. Delete or rotate such keys next. No server may have the directory open.
+    Confirm {
+        /// The data directory
+        #[arg(long, value_name = "DIR", default_value = "./duly-data")]
+        data: PathBuf,
+    },
+}
+
+/// The id of a key.
+#[derive(clap::Args)]
+struct KeyArg {
+    /// Id of the key: the ten characters after `duly_`
+    #[arg(value_name = "ID", value_parser = key_id)]
+    id: KeyId,
+}
+
+/// Create a key and print it; it cannot be shown again
+///
+/// The key of the command must permit all that the new key permits. The first administrator has none:
+/// create it with --data while no server has the data directory open, or with the key of
+/// auth.root_key_file.
+#[derive(clap::Args)]
+struct CreateArgs {
+    /// A name for people
+    name: String,
+    /// Actions or roles that it permits: schedule, consume, read, payload, operate, namespace, transfer,
+    /// metrics, store, keys; producer, consumer, viewer, operator, admin
+    #[arg(long, value_name = "ACTION,…", value_delimiter = ',', required_unless_present = "admin")]
+    allow: Vec<String>,
+    /// Namespaces in which it permits them: names, or beginnings of names with `*`
+    #[arg(
+        long,
+        value_name = "PATTERN,…",
+        value_delimiter = ',',
+        required_unless_present = "admin"
+    )]
+    namespace: Vec<String>,
+    /// Every action in every namespace
+    #[arg(long, conflicts_with_all = ["allow", "namespace"])]
+    admin: bool,
+    /// Networks from which it may be used, such as 10.0.0.0/8; all without it
+    #[arg(long, value_name = "NETWORK,…", value_delimiter = ',')]
+    network: Vec<String>,
+    /// Time from now after which it permits nothing
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    expires: Option<Millis>,
+    /// A data directory that no server has open; it is created if there is none. No server is called
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+fn key_id(text: &str) -> Result<KeyId, String> {
+    KeyId::new(text).map_err(|invalid| format!("it must be {}", invalid.allowed))
+}
+
+/// Runs the command.
+pub(crate) fn run(
+    args: Args,
+    printer: Printer,
+    session: impl FnOnce() -> Result<Session, Failure>,
+) -> Outcome {
+    match args.action {
+        Action::Generate => {
+            let key = generate();
+            let document = json!({ "secret": key.reveal(), "id": key.id.as_str() });
+            printer.document(&document.to_string(), || Ok(key.reveal()))
+        }
+        Action::Create(args) => match args.data.clone() {
+            Some(data) => create_offline(*args, &data, printer),
+            None => block_on(async { create(*args, &session()?).await }),
+        },
+        Action::Confirm { data } => {
+            let records = access_file::confirm(&data).map_err(unusable)?;
+            let document = json!({ "keys": records.keys.len() });
+            printer.document(&document.to_string(), || {
+                Ok(format!("{} keys are confirmed\n", records.keys.len()))
+            })
+        }
+        action => block_on(async { call(action, &session()?).await }),
+    }
+}
+
+async fn call(action: Action, session: &Session) -> Outcome {
+    let key = |method, id: &KeyId| session.http.service(method, &["keys", id.as_str()]);
+    let disable = |id: &KeyId, disabled| {
+        let patch = PatchKeyRequest { disabled: Some(disabled), ..PatchKeyRequest::default() };
+        key(Method::PATCH, id).body(&patch)
+    };
+    match action {
+        Action::List => list(session).await,
+        Action::Get(KeyArg { id }) => print_key(session, key(Method::GET, &id)).await,
+        Action::Disable(KeyArg { id }) => print_key(session, disable(&id, true)).await,
+        Action::Enable(KeyArg { id }) => print_key(session, disable(&id, false)).await,
+        Action::Rotate { key: KeyArg { id }, keep_old } => {
+            let rotate = session.http.service(Method::POST, &["keys", id.as_str(), "rotate"]);
+            let response = rotate
+                .body(&RotateKeyRequest { keep_old: keep_old.map(Duration::from) })
+                .send()
+                .await?;
+            print_new(&response.parse()?, session.printer)
+        }
+        Action::Delete { key: KeyArg { id }, confirm } => {
+            if confirm.is_needed() {
+                Confirm::ask(&format!("Delete key {id}? Its callers are refused from then on."))?;
+            }
+            key(Method::DELETE, &id).send().await?;
+            session.printer.document(&json!({ "deleted": id.as_str() }).to_string(), || {
+                Ok(format!("key {id} is deleted\n"))
+            })
+        }
+        Action::Generate | Action::Create(_) | Action::Confirm { .. } => Ok(()),
+    }
+}
+
+async fn create(args: CreateArgs, session: &Session) -> Outcome {
+    let (actions, namespaces) = args.rights();
+    let request = CreateKeyRequest {
+        name: args.name,
+        actions,
+        namespaces,
+        networks: (!args.network.is_empty()).then_some(args.network),
+        expires_in: args.expires.map(Duration::from),
+        ..CreateKeyRequest::default()
+    };
+    let response = session.http.service(Method::POST, &["keys"]).body(&request).send().await?;
+    print_new(&response.parse()?, session.printer)
+}
+
+impl CreateArgs {
+    /// Returns the actions and the patterns of namespaces.
+    fn rights(&self) -> (Vec<String>, Vec<String>) {
+        if self.admin {
+            return (vec!["admin".to_owned()], vec!["*".to_owned()]);
+        }
+        (self.allow.clone(), self.namespace.clone())
+    }
+}
+
+fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
+    let (actions, namespaces) = args.rights();
+    let now = SystemClock.now();
+    let presented = generate();
+    let built = || -> Result<ApiKey, Invalid> {
+        Ok(ApiKey {
+            id: presented.id.clone(),
+            name: args.name,
+            actions: check_actions(&actions)?,
+            namespaces: check_namespaces(&namespaces)?,
+            secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+            networks: check_networks(&args.network)?,
+            not_before: None,
+            expires_at: args.expires.map(|expires| now.saturating_add(expires)),
+            disabled: false,
+            created_at: now,
+            created_by: "offline".to_owned(),
+        })
+    };
+    let key = built().map_err(Failure::usage)?;
+    if is_empty(data) {
+        let store = EmbeddedStore::open_dir(data, Options::default(), Arc::new(SystemClock));
+        store.map_err(unusable)?.close();
+    }
+    let put = AccessChange::Put(Box::new(key.clone()));
+    let edited =
+        access_file::edit(data, |records| records.changed(put, ChangeOrigin::Offline, now));
+    edited.map_err(unusable)?;
+    print_new(&NewKey { secret: presented.reveal(), key: Key::from(&key) }, printer)
+}
+
+/// Returns `true` if a directory is missing or empty: a store can be created there.
+fn is_empty(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut names) => names.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+fn unusable(error: OpenError) -> Failure {
+    Failure::new(error).with_note(
+        "--data names the data directory, which no running server has open; to change the keys of a \
+         running server, leave --data out",
+    )
+}
+
+/// Returns a new key.
+fn generate() -> PresentedKey {
+    let mut random = rand::rng();
+    PresentedKey::new(KeyId::generate(random.random()), random.random())
+}
+
+fn print_new(new: &NewKey, printer: Printer) -> Outcome {
+    let document = serde_json::to_string(new).expect("messages are JSON");
+    let Key { id, actions, namespaces, .. } = &new.key;
+    note(&format!(
+        "key {id} permits {} in {}; keep the secret, it cannot be shown again",
+        actions.join(", "),
+        namespaces.join(", ")
+    ));
+    printer.document(&document, || Ok(new.secret.clone()))
+}
+
+async fn print_key(session: &Session, call: crate::http::Call<'_>) -> Outcome {
+    let screen = session.printer.screen;
+    session.print(call, |key: Key| table::of_pairs(screen, pairs(&key))).await
+}
+
+/// Runs `duly whoami`.
+pub(crate) async fn whoami(session: &Session) -> Outcome {
+    let screen = session.printer.screen;
+    let text = |who: CallerInfo| match who.key {
+        Some(key) => table::of_pairs(screen, pairs(&key)),
+        None => "the server requires no key: every caller may do everything\n".to_owned(),
+    };
+    session.print(session.http.service(Method::GET, &["whoami"]), text).await
+}
+
+/// Returns the fields of a key for people.
+fn pairs(key: &Key) -> Vec<(String, String)> {
+    let now = when::now();
+    let time = |time: &Option<Time>| {
+        time.as_ref().map(|time| when::with_distance(time, now)).unwrap_or_default()
+    };
+    let pairs = [
+        ("id", key.id.clone()),
+        ("name", key.name.clone()),
+        ("actions", key.actions.join(", ")),
+        ("namespaces", key.namespaces.join(", ")),
+        ("networks", key.networks.as_ref().map_or_else(String::new, |it| it.join(", "))),
+        ("not before", time(&key.not_before)),
+        ("expires", time(&key.expires_at)),
+        ("disabled", if key.disabled { "yes".to_owned() } else { String::new() }),
+        ("old secret until", time(&key.old_secret_until)),
+        ("created", time(&key.created_at)),
+        ("created by", key.created_by.clone()),
+    ];
+    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    pairs.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+async fn list(session: &Session) -> Outcome {
+    let (mut keys, mut cursor) = (Vec::new(), None);
+    loop {
+        let mut query = vec![("limit", "1000".to_owned())];
+        query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
+        let call = session.http.service(Method::GET, &["keys"]).query(&query);
+        let page: ListKeysResponse = call.send().await?.parse()?;
+        keys.extend(page.keys);
+        cursor = page.cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let document = json!({ "keys": keys }).to_string();
+    session.printer.document(&document, || {
+        let mut table = Table::new(&["id", "name", "actions", "namespaces", "expires", "state"]);
+        for key in &keys {
+            let (state, tone) = match key.disabled {
+                true => ("disabled", Tone::Warning),
+                false => ("enabled", Tone::Plain),
+            };
+            let expires = key.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
+            let (actions, namespaces) = (key.actions.join(","), key.namespaces.join(","));
+            let cells = [key.id.clone(), key.name.clone(), actions, namespaces, expires];
+            table.row(tone, cells.into_iter().chain([state.to_owned()]));
+        }
+        Ok(table.text(session.printer.screen))
+    })
+}
