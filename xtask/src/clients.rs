@@ -161,7 +161,7 @@ mod python {
 
     pub(super) fn run(server: &Server, backups: &Path) -> Result<Outcome> {
         let python = environment()?.join("bin/python");
-        let args = ["calls.py", PACKAGE, DOCUMENT, &server.address];
+        let args = ["calls.py", PACKAGE, DOCUMENT, &server.address, &server.key];
         process::run(command(python, args).arg(backups))
     }
 }
@@ -202,7 +202,7 @@ mod typescript {
             eprintln!("error: the calls do not fit the types of the TypeScript client");
             return Ok(Outcome::Failed);
         }
-        let args = ["out/calls.js", DOCUMENT, &server.address];
+        let args = ["out/calls.js", DOCUMENT, &server.address, &server.key];
         process::run(command("node", args).arg(backups))
     }
 }

@@ -77,6 +77,7 @@ pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
         .arg(config)
         .arg("run")
         .arg(format!("{}/openapi.json", server.address))
+        .args(["--header", &format!("authorization: Bearer {}", server.key)])
         .args(["--seed", &options.seed.to_string()])
         .args(["--max-examples", &options.examples.to_string()])
         .args(["--checks", CHECKS])

@@ -1,4 +1,4 @@
-//! A `duly` server on a fresh directory below `target/`, and plain HTTP calls to it.
+//! A `duly` server that requires keys, on a fresh directory below `target/`, and plain HTTP calls to it.
 //!
 //! Used by [`crate::fuzz_http`], [`crate::http_docs`] and [`crate::clients`]. The server is killed when
 //! dropped.
@@ -22,6 +22,8 @@ pub(crate) struct Server {
     child: Child,
     /// Its address: `http://127.0.0.1:PORT`.
     pub(crate) address: String,
+    /// The key of its administrator.
+    pub(crate) key: String,
 }
 
 impl Server {
@@ -31,6 +33,13 @@ impl Server {
         let data = directory.join("data");
         for old in std::iter::once(data.as_path()).chain(backups).filter(|path| path.exists()) {
             fs::remove_dir_all(old).with_context(|| format!("cannot remove {}", old.display()))?;
+        }
+        let mut command = process::program(duly);
+        command.args(["key", "create", "tools", "--admin", "--data"]).arg(&data);
+        let created = command.output().context("cannot start duly")?;
+        let key = String::from_utf8(created.stdout)?.trim().to_owned();
+        if key.is_empty() {
+            bail!("no key was created: {}", String::from_utf8_lossy(&created.stderr));
         }
         let mut command = process::program(duly);
         command
@@ -48,7 +57,7 @@ impl Server {
         }
         let mut child = command.spawn().context("cannot start duly")?;
         let output = child.stdout.take().context("the child has no standard output")?;
-        let mut server = Self { child, address: String::new() };
+        let mut server = Self { child, address: String::new(), key };
         for line in BufReader::new(output).lines() {
             let line = line?;
             if let Some(address) = line.split_whitespace().find(|word| word.starts_with("http://"))
@@ -79,7 +88,8 @@ impl Server {
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{kind}\
-             content-length: {length}\r\n\r\n{body}"
+             authorization: Bearer {}\r\ncontent-length: {length}\r\n\r\n{body}",
+            self.key
         )?;
         let mut text = String::new();
         stream.read_to_string(&mut text).context("cannot read the response")?;

@@ -1,5 +1,7 @@
 //! Keys of callers. Only HTTP has these calls.
 
+use std::fmt;
+
 use duly_core::{
     Invalid,
     access::{Actions, ApiKey, NamespacePattern},
@@ -89,13 +91,19 @@ pub struct Key {
     pub created_by: String,
 }
 
-/// A key with its secret, which is shown only once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+/// A key with its secret, which is shown only once. `Debug` does not show it.
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewKey {
     /// The text that a caller sends after `Bearer`. It cannot be shown again.
     pub secret: String,
     /// The key.
     pub key: Key,
+}
+
+impl fmt::Debug for NewKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewKey").field("key", &self.key).finish_non_exhaustive()
+    }
 }
 
 /// A page of keys, in the order of their ids.

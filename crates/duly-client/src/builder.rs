@@ -68,8 +68,8 @@ impl Builder {
         }
     }
 
-    /// Sets the token that each call sends as `authorization: Bearer …`. The server itself has no
-    /// logins; the proxy in front of it does.
+    /// Sets the key that each call sends as `authorization: Bearer …`: one of the server's, or the token of
+    /// a proxy in front of it.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.credentials = Some(Credentials::Bearer(token.into()));
         self

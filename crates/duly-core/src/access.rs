@@ -7,12 +7,14 @@
 //!    permitted in each of these namespaces.
 //! 4. A key has a second secret during a rotation. The older one ends at a time.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+mod secret;
+
+use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq;
 
+pub use self::secret::{PresentedKey, SECRET_BYTES, SecretHash};
 use crate::{Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED};
 
 crate::named_enum! {
@@ -57,8 +59,6 @@ crate::named_enum! {
 
 /// Characters of a key's id.
 pub const KEY_ID_CHARS: usize = 10;
-/// Bytes of a secret.
-pub const SECRET_BYTES: usize = 32;
 /// Longest name of a key, in bytes of UTF-8.
 pub const KEY_NAME_BYTES_MAX: usize = 100;
 /// Most patterns of namespaces, and most networks, of a key.
@@ -68,12 +68,6 @@ pub const KEY_SECRETS_MAX: usize = 2;
 
 /// Base 32 without letters that look like digits (Crockford).
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// Begins every key, so that scanners for secrets find it.
-const PREFIX: &str = "duly_";
-/// Characters of a secret in base64url.
-const SECRET_CHARS: usize = 43;
-/// Characters of the checksum in hexadecimal.
-const CHECKSUM_CHARS: usize = 8;
 
 /// A set of actions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -287,101 +281,6 @@ impl TryFrom<String> for KeyId {
     }
 }
 
-/// A key as its caller presents it. `Debug` does not show the secret.
-#[derive(Clone)]
-pub struct PresentedKey {
-    /// Its id.
-    pub id: KeyId,
-    secret: [u8; SECRET_BYTES],
-}
-
-impl PresentedKey {
-    /// Creates a key from an id and random bytes.
-    pub const fn new(id: KeyId, secret: [u8; SECRET_BYTES]) -> Self {
-        Self { id, secret }
-    }
-
-    /// Returns its secret.
-    pub const fn secret(&self) -> [u8; SECRET_BYTES] {
-        self.secret
-    }
-
-    /// Returns the text that the caller keeps.
-    pub fn reveal(&self) -> String {
-        let secret = data_encoding::BASE64URL_NOPAD.encode(&self.secret);
-        let text = format!("{PREFIX}{}_{secret}", self.id);
-        format!("{text}_{:08x}", crc32c::crc32c(text.as_bytes()))
-    }
-
-    /// Returns the hash that Duly keeps of its secret.
-    pub fn hash(&self) -> SecretHash {
-        SecretHash(hmac_sha256::Hash::hash(&self.secret))
-    }
-}
-
-impl fmt::Debug for PresentedKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PresentedKey({})", self.id)
-    }
-}
-
-impl FromStr for PresentedKey {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let read = || {
-            let (signed, checksum) =
-                text.split_at_checked(text.len().checked_sub(CHECKSUM_CHARS)?)?;
-            let signed = signed.strip_suffix('_')?;
-            if checksum != format!("{:08x}", crc32c::crc32c(signed.as_bytes())) {
-                return None;
-            }
-            let (id, secret) = signed.strip_prefix(PREFIX)?.split_at_checked(KEY_ID_CHARS)?;
-            let secret = secret.strip_prefix('_').filter(|secret| secret.len() == SECRET_CHARS)?;
-            let secret = data_encoding::BASE64URL_NOPAD.decode(secret.as_bytes()).ok()?;
-            Some(Self { id: KeyId::new(id).ok()?, secret: secret.try_into().ok()? })
-        };
-        let allowed = "a whole key as it was printed: \"duly_\", its id, its secret and a checksum";
-        read().ok_or_else(|| Invalid::unseen("", allowed))
-    }
-}
-
-/// The SHA-256 of a secret.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct SecretHash([u8; 32]);
-
-impl PartialEq for SecretHash {
-    /// Takes the same time wherever the hashes differ.
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl Eq for SecretHash {}
-
-impl fmt::Debug for SecretHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretHash")
-    }
-}
-
-impl From<SecretHash> for String {
-    fn from(hash: SecretHash) -> Self {
-        data_encoding::HEXLOWER.encode(&hash.0)
-    }
-}
-
-impl TryFrom<String> for SecretHash {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        let hash = data_encoding::HEXLOWER.decode(text.as_bytes()).ok();
-        let hash = hash.and_then(|hash| hash.try_into().ok());
-        hash.map(Self).ok_or_else(|| Invalid::unseen("secrets", "SHA-256 in hexadecimal"))
-    }
-}
-
 /// A secret of a key, by its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySecret {
@@ -484,6 +383,20 @@ impl ApiKey {
     /// Returns `true` if the key covers a namespace.
     pub fn covers(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
+    /// Returns `true` if the key permits nothing that `other` does not permit: no action, no namespace, no
+    /// network and no time.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let is_covered =
+            |own: &NamespacePattern| other.namespaces.iter().any(|it| own.is_within(it));
+        let is_inside = |own: &IpNet| other.networks.iter().any(|it| it.contains(own));
+        let ends_before = |end: &Timestamp| self.expires_at.is_some_and(|own| own <= *end);
+        self.actions.is_within(other.actions)
+            && self.namespaces.iter().all(is_covered)
+            && (other.networks.is_empty()
+                || !self.networks.is_empty() && self.networks.iter().all(is_inside))
+            && other.expires_at.as_ref().is_none_or(ends_before)
     }
 
     /// Returns `true` if the key permits every action in every namespace.

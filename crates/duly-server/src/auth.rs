@@ -15,6 +15,7 @@
 //! 5. Streams check their key again with each part: a key that was revoked ends them.
 
 use std::{
+    collections::HashMap,
     net::IpAddr,
     sync::{
         Arc,
@@ -25,7 +26,7 @@ use std::{
 use axum::response::Response;
 use duly_core::{
     Code, NamespaceName, Timestamp,
-    access::{Action, Actions, ApiKey, KeySecret, NamespacePattern, PresentedKey},
+    access::{Action, Actions, ApiKey, KeyId, KeySecret, NamespacePattern, PresentedKey},
 };
 use duly_store::{AccessRecords, RestoreState};
 use http::{
@@ -59,7 +60,14 @@ struct Inner {
     root: Option<Arc<ApiKey>>,
     /// `true`: callers of `server.admin_listen` need a key for metrics.
     guards_admin: bool,
-    records: RwLock<Arc<AccessRecords>>,
+    table: RwLock<Arc<KeyTable>>,
+}
+
+/// The keys in use, for look-ups.
+#[derive(Debug, Default)]
+struct KeyTable {
+    records: Arc<AccessRecords>,
+    keys: HashMap<KeyId, Arc<ApiKey>>,
 }
 
 /// The sender of a call.
@@ -101,22 +109,23 @@ impl Auth {
             })
         });
         let is_required = AtomicBool::new(is_required);
-        let records = RwLock::default();
-        Self(Arc::new(Inner { is_required, root, guards_admin, records }))
+        let table = RwLock::default();
+        Self(Arc::new(Inner { is_required, root, guards_admin, table }))
     }
 
     /// Uses these records from now on, unless they are older than those in use.
     pub(crate) fn use_records(&self, records: AccessRecords) {
-        let mut present = self.0.records.write();
-        if records.version >= present.version {
+        let mut present = self.0.table.write();
+        if records.version >= present.records.version {
             self.0.is_required.fetch_or(records.are_required(), Ordering::Release);
-            *present = Arc::new(records);
+            let keys = records.keys.iter().map(|(id, key)| (id.clone(), Arc::new(key.clone())));
+            *present = Arc::new(KeyTable { keys: keys.collect(), records: Arc::new(records) });
         }
     }
 
     /// Returns the records in use.
     pub(crate) fn records(&self) -> Arc<AccessRecords> {
-        Arc::clone(&self.0.records.read())
+        Arc::clone(&self.0.table.read().records)
     }
 
     /// Returns `true` if callers need a key.
@@ -182,16 +191,24 @@ impl Auth {
     }
 
     fn find(&self, presented: &PresentedKey, peer: Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
-        let records = self.records();
-        let admits = |key: &ApiKey| key.admits(&presented.hash(), peer.0, now);
-        let root = self.0.root.as_ref();
-        if let Some(root) = root.filter(|root| root.id == presented.id && admits(root)) {
-            let is_replaced =
-                records.restore != RestoreState::Unconfirmed && records.has_admin(now);
-            return (!is_replaced).then(|| Arc::clone(root));
-        }
-        let key = records.keys.get(&presented.id).filter(|key| admits(key))?;
-        (records.restore != RestoreState::Unconfirmed).then(|| Arc::new(key.clone()))
+        let table = Arc::clone(&self.0.table.read());
+        let hash = presented.hash();
+        let is_confirmed = table.records.restore != RestoreState::Unconfirmed;
+        let key = match &self.0.root {
+            Some(root) if root.id == presented.id => {
+                let is_replaced = is_confirmed && table.records.has_admin(now);
+                Some(root).filter(|_| !is_replaced)
+            }
+            _ => table.keys.get(&presented.id).filter(|_| is_confirmed),
+        };
+        key.filter(|key| key.admits(&hash, peer.0, now)).map(Arc::clone)
+    }
+}
+
+impl Holder {
+    /// Returns the key.
+    pub(crate) fn key(&self) -> &ApiKey {
+        &self.key
     }
 }
 
@@ -258,7 +275,11 @@ impl Caller {
 
     /// Checks that the caller's key is still valid, for calls that take long.
     pub(crate) fn check_still_valid(&self, now: Timestamp) -> Result<(), Problem> {
-        let Self::Holder(holder) = self else { return Ok(()) };
+        let holder = match self {
+            Self::Anyone => return Ok(()),
+            Self::Unidentified => return Err(unauthenticated()),
+            Self::Holder(holder) => holder,
+        };
         let found = holder.auth.find(&holder.presented, holder.peer, now);
         let is_same = found.is_some_and(|key| {
             holder.key.actions.is_within(key.actions) && key.namespaces == holder.key.namespaces

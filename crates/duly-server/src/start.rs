@@ -28,7 +28,7 @@ use duly_core::env::Clock;
 use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
-use duly_store_embedded::{SystemClock, Tail};
+use duly_store_embedded::{SystemClock, Tail, access_file};
 use futures::future::try_join_all;
 use tokio::{sync::watch, time::sleep};
 
@@ -139,7 +139,8 @@ async fn start_on(
         guard: options::guard(&config, &listen),
         progress,
         metrics: metrics.clone(),
-        is_guarded: auth.is_required(),
+        is_guarded: auth.is_required()
+            || config.store.url.is_none() && access_file::exists(&config.store.data),
     };
     let startup_routers =
         Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()));

@@ -17,8 +17,8 @@
 use std::{path::Path, sync::Arc};
 
 use duly_core::{Invalid, Millis, env::Clock};
-pub use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
-use duly_store::{Error, RestoreState};
+use duly_store::Error;
+pub use duly_store::{AccessChange, AccessRecords, ChangeOrigin, RestoreState};
 use parking_lot::Mutex;
 
 use crate::{
@@ -148,27 +148,57 @@ pub(crate) fn note_restore(disk: &dyn Disk) -> Result<(), OpenError> {
     write(disk, &records)
 }
 
-/// Reads the keys of a directory.
+/// Returns `true` if a data directory has keys.
+pub fn exists(path: &Path) -> bool {
+    path.join(NAME).exists()
+}
+
+/// Copies the keys into a directory that has no manifest yet. Returns the bytes of the file; `None` if there
+/// are no keys.
+pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, OpenError> {
+    let Some(records) = load(source)? else { return Ok(None) };
+    let bytes = encode(&records);
+    disk::replace(target, [TEMPORARY, NAME], &bytes)?;
+    Ok(Some(bytes.len() as u64))
+}
+
+/// Reads the keys of a directory. Those of a restored directory need a confirmation, even if that is not noted
+/// yet.
 fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
     let manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
+    let mut records = match load(disk)? {
+        Some(records) => records,
+        None if manifest.features & format::KEYS == 0 => return Ok(AccessRecords::default()),
+        None => {
+            tracing::warn!(
+                "file KEYS is missing; no caller is admitted until `duly key create` is run"
+            );
+            AccessRecords { version: 1, ..AccessRecords::default() }
+        }
+    };
+    if records.restore == RestoreState::None && is_restored(disk)? {
+        records.restore = RestoreState::Unconfirmed;
+    }
+    Ok(records)
+}
+
+/// Reads the file; `None` if there is none.
+fn load(disk: &dyn Disk) -> Result<Option<AccessRecords>, OpenError> {
     let bytes = disk.open(NAME).and_then(|file| {
         let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
         file.read_exact_at(0, &mut bytes)?;
         Ok(bytes)
     });
     match bytes {
-        Ok(bytes) => decode(&bytes).map_err(OpenError::Keys),
-        Err(error) if error.is_not_found() && manifest.features & format::KEYS == 0 => {
-            Ok(AccessRecords::default())
-        }
-        Err(error) if error.is_not_found() => {
-            tracing::warn!(
-                "file KEYS is missing; no caller is admitted until `duly key create` is run"
-            );
-            Ok(AccessRecords { version: 1, ..AccessRecords::default() })
-        }
+        Ok(bytes) => decode(&bytes).map(Some).map_err(OpenError::Keys),
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns `true` before the first start of a restored directory.
+fn is_restored(disk: &dyn Disk) -> Result<bool, OpenError> {
+    Ok(disk.list("")?.iter().any(|name| name == manifest::RESTORED))
 }
 
 fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {

@@ -252,9 +252,10 @@ pub(crate) fn copy(
             copying.copy(name)?;
         }
         copying.copy_up_to(&active, *active_end, closing)?;
+        copying.copy_keys()?;
+        // Read after the keys, whose feature bit it has.
         let manifest = Manifest::read(source.as_ref())?;
         let manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
-        copying.copy_keys()?;
         let (files, bytes, copied_bytes) = copying.end();
         publish(disk, &manifest)?;
         let path = target.path.clone();

@@ -1,6 +1,6 @@
 """Calls every operation once through the client that openapi-python-client made.
 
-    python3 calls.py DIRECTORY_OF_THE_CLIENT DOCUMENT SERVER BACKUP
+    python3 calls.py DIRECTORY_OF_THE_CLIENT DOCUMENT SERVER KEY BACKUP
 
 A body is made by the client's own model and each response is read by one, so a model that cannot
 hold what the server takes or returns is an error here.
@@ -15,10 +15,10 @@ import re
 import sys
 import typing
 
-root, document, server, backup = sys.argv[1:]
+root, document, server, key, backup = sys.argv[1:]
 sys.path.insert(0, str(pathlib.Path(root).parent))
 package = pathlib.Path(root).name
-client = importlib.import_module(package).Client(base_url=server)
+client = importlib.import_module(package).AuthenticatedClient(base_url=server, token=key)
 modules = {path.stem: path.parent.name for path in pathlib.Path(root).glob("api/*/*.py")}
 called = set()
 
@@ -100,6 +100,15 @@ assert len(call("namespace_forecast", 200, NS, bucket="1h", count=3)["buckets"])
 assert call("repair_namespace", 200, NS)["restored"] is False
 assert call("repair", 403, body={"shards": [0]})["code"] == "permission_denied"
 assert call("backup", 200, body={"path": f"{backup}/python"})["files"] > 0
+assert call("whoami", 200)["key"]["name"] == "tools"
+new = call("create_key", 201, body={"name": "shop", "actions": ["producer"], "namespaces": ["p*"], "expires_in": "90d"})
+one = new["key"]["id"]
+assert new["secret"].startswith(f"duly_{one}_"), new
+assert call("get_key", 200, one)["actions"] == ["schedule", "read"]
+assert call("patch_key", 200, one, body={"disabled": True})["disabled"] is True
+assert call("rotate_key", 200, one, body={"keep_old": "1h"})["key"]["old_secret_until"]
+assert one in [found["id"] for found in call("list_keys", 200, limit=10)["keys"]]
+call("delete_key", 204, one)
 assert call("cluster", 200)["ready"] is True
 assert call("healthz", 200)["status"] == "alive"
 assert call("readyz", 200)["status"] == "ready"

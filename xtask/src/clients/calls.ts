@@ -1,6 +1,6 @@
 // Calls every operation once through the client that @hey-api/openapi-ts made.
 //
-//     node calls.js DOCUMENT SERVER BACKUP
+//     node calls.js DOCUMENT SERVER KEY BACKUP
 //
 // The compiler checks every body and parameter here against the generated types.
 
@@ -9,8 +9,8 @@ import { readFileSync } from 'node:fs';
 import { client } from './client/client.gen.js';
 import * as sdk from './client/sdk.gen.js';
 
-const [document, server, backup] = process.argv.slice(2) as [string, string, string];
-client.setConfig({ baseUrl: server as 'http://127.0.0.1:3859' });
+const [document, server, key, backup] = process.argv.slice(2) as [string, string, string, string];
+client.setConfig({ baseUrl: server as 'http://127.0.0.1:3859', auth: key });
 
 const called = new Set<string>();
 const api = new Proxy(sdk, {
@@ -95,6 +95,19 @@ assert.equal((await ok(200, api.repairNamespace({ path }))).restored, false);
 const repair = await refused(403, api.repair({ body: { shards: [0] } }));
 assert.equal(repair.code, 'permission_denied');
 assert.ok((await ok(200, api.backup({ body: { path: `${backup}/typescript` } }))).files > 0);
+assert.equal((await ok(200, api.whoami())).key?.name, 'tools');
+const wanted = { name: 'shop', actions: ['producer'], namespaces: ['t*'], expires_in: '90d' };
+const made = await ok(201, api.createKey({ body: wanted }));
+const made_path = { id: made.key.id };
+assert.ok(made.secret.startsWith(`duly_${made.key.id}_`));
+assert.deepEqual((await ok(200, api.getKey({ path: made_path }))).actions, ['schedule', 'read']);
+const disabled = await ok(200, api.patchKey({ path: made_path, body: { disabled: true } }));
+assert.equal(disabled.disabled, true);
+const rotated = await ok(200, api.rotateKey({ path: made_path, body: { keep_old: '1h' } }));
+assert.ok(rotated.key.old_secret_until);
+const { keys } = await ok(200, api.listKeys({ query: { limit: 10 } }));
+assert.ok(keys.some((found) => found.id === made.key.id));
+await ok(204, api.deleteKey({ path: made_path }));
 assert.equal((await ok(200, api.cluster())).ready, true);
 assert.equal((await ok(200, api.healthz())).status, 'alive');
 assert.equal((await ok(200, api.readyz())).status, 'ready');

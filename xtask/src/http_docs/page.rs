@@ -9,12 +9,13 @@ use super::examples::Example;
 use super::schema::{self, Schemas};
 
 /// The groups, in the order of the page, with their titles.
-const GROUPS: [(&str, &str); 6] = [
+const GROUPS: [(&str, &str); 7] = [
     ("timers", "Routes: timers"),
     ("pull", "Routes: pull"),
     ("dead letters", "Routes: dead letters"),
     ("namespaces", "Routes: namespaces"),
     ("moving", "Routes: export and import"),
+    ("keys", "Routes: keys"),
     ("service", "Routes: service"),
 ];
 

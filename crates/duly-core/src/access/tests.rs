@@ -160,6 +160,27 @@ fn the_stored_form_is_read_back_and_holds_no_secret() {
 }
 
 #[test]
+fn a_key_within_another_permits_no_more() {
+    let later = |seconds| Some(NOW.saturating_add(Millis::from_secs(seconds)));
+    let net = |text: &str| vec![text.parse().unwrap()];
+    let own = ApiKey { expires_at: later(60), networks: net("10.0.0.0/8"), ..key() };
+    let is_within = |change: fn(&mut ApiKey)| {
+        let mut key = own.clone();
+        change(&mut key);
+        key.is_within(&own)
+    };
+    assert!(is_within(|_| {}));
+    assert!(is_within(|key| key.expires_at = Some(NOW)));
+    assert!(is_within(|key| key.networks = vec!["10.1.0.0/16".parse().unwrap()]));
+    assert!(!is_within(|key| key.expires_at = None));
+    assert!(!is_within(|key| key.networks.clear()));
+    assert!(!is_within(|key| key.networks.push("11.0.0.0/8".parse().unwrap())));
+    assert!(!is_within(|key| key.actions = Actions::all()));
+    assert!(!is_within(|key| key.namespaces.push(NamespacePattern::new("*").unwrap())));
+    assert!(own.is_within(&key()) && !key().is_within(&own));
+}
+
+#[test]
 fn only_every_action_everywhere_makes_an_administrator() {
     let is_admin = |actions: Actions, pattern: &str| {
         let namespaces = vec![NamespacePattern::new(pattern).unwrap()];

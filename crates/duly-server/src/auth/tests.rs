@@ -410,6 +410,17 @@ async fn keys_are_managed_within_the_rights_of_the_caller() {
     assert_eq!(call("POST", "/v1/keys", &helper, wider).await.0, 403);
     let same = r#"{"name":"same","actions":["read"],"namespaces":["ab"]}"#;
     assert_eq!(call("POST", "/v1/keys", &helper, same).await.0, 201);
+    // It sees no others, and cannot outlive its own end.
+    assert_eq!(call("GET", &path, &helper, "").await.0, 404);
+    let (_, listed) = call("GET", "/v1/keys", &helper, "").await;
+    let names = listed["keys"].as_array().unwrap().iter().map(|key| key["name"].as_str().unwrap());
+    assert_eq!(names.collect::<std::collections::BTreeSet<_>>(), ["helper", "same"].into());
+    let short = r#"{"name":"short","actions":["keys"],"namespaces":["*"],"expires_in":"1h"}"#;
+    let short = secret_of(&call("POST", "/v1/keys", &admin, short).await.1);
+    let longer = r#"{"name":"longer","actions":["keys"],"namespaces":["*"]}"#;
+    assert_eq!(call("POST", "/v1/keys", &short, longer).await.0, 403);
+    let own = format!("/v1/keys/{}", short.id);
+    assert_eq!(call("PATCH", &own, &short, r#"{"expires_at":null}"#).await.0, 403);
     assert_eq!(call("DELETE", &path, &helper, "").await.0, 403);
     assert_eq!(call("POST", &format!("{path}/rotate"), &helper, "").await.0, 403);
     // A rotation keeps the old secret for a time, if asked.
@@ -446,6 +457,28 @@ async fn keys_are_managed_within_the_rights_of_the_caller() {
         let (status, refused) = call("POST", "/v1/keys", &admin, body).await;
         assert_eq!((status, refused["field"].as_str()), (400, Some(field)), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_key_revoked_before_the_body_arrives_changes_nothing() {
+    let auth = Auth::new(true, None, false);
+    let server = TestServer::start_with(auth).await;
+    let app = &server.app;
+    app.auth.use_records(records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["*"])]));
+    let (sender, arriving) = tokio::sync::oneshot::channel::<&str>();
+    let body = Body::from_stream(futures::stream::once(async move {
+        Ok::<_, std::convert::Infallible>(arriving.await.unwrap())
+    }));
+    let request = Request::builder().method("POST").uri("/v1/keys").header(HOST, "localhost");
+    let request = with_key(request, Some(&presented(2))).header("content-type", "application/json");
+    let slow = tokio::spawn(router(app.clone()).oneshot(request.body(body).unwrap()));
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let revoked = AccessRecords { version: 9, ..records([key(1, Actions::all(), &["*"])]) };
+    app.auth.use_records(revoked);
+    sender.send(r#"{"name":"x","actions":["admin"],"namespaces":["*"]}"#).unwrap();
+    assert_eq!(slow.await.unwrap().unwrap().status(), 401);
 }
 
 #[tokio::test]

@@ -45,6 +45,10 @@ pub(super) fn check(config: &mut Config, layers: &mut Layers) {
     }
     let mut conflicts = Conflicts { config, layers };
     check_addresses(config, &mut conflicts);
+    if let Some(path) = config.auth.root_key_file.as_ref().filter(|_| config.auth.mode.is_empty()) {
+        let keys = [key!(auth.root_key_file), key!(auth.mode)];
+        conflicts.note_alone(keys, [&shown(&path.0.as_str().into()), "left out"]);
+    }
     check_bounds(config, &mut conflicts);
     check_directories(config, &mut conflicts);
     check_webhooks(config, &mut conflicts);

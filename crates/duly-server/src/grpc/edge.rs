@@ -30,6 +30,8 @@ use crate::{
     telemetry::UNMATCHED,
 };
 
+/// Path of the cancel by filter, which may be a dry run.
+const CANCEL_MANY: &str = "/duly.v1.Timers/CancelMany";
 /// The allowed form of `grpc-timeout`, the time limit of a caller.
 const TIMEOUT_ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
@@ -65,8 +67,11 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
                 CallKind::Health => app.health(),
             };
             let mut request = inbound::bounded(&app, method, budget, request);
-            let changes_nothing = ChangesNothing::of(method.kind);
-            request.extensions_mut().insert(changes_nothing.clone());
+            let mut changes_nothing = ChangesNothing::of(method.kind);
+            if method.path == CANCEL_MANY {
+                changes_nothing = ChangesNothing::to_be_found();
+                request.extensions_mut().insert(changes_nothing.clone());
+            }
             let limits = CallTimeLimits { server, caller: caller_limit };
             guarded(budget, limits, (caller, &changes_nothing), request, next).await
         }

@@ -29,7 +29,7 @@ use super::{
     cors::Cors,
     health,
     openapi::RouteDescription,
-    path, pull,
+    pull,
     query::Query,
     router_switch::{Connection, ConnectionKind},
     unread,
@@ -44,9 +44,6 @@ use crate::{
 
 /// Time limit of a backup or a repair, which may take long.
 const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);
-
-/// Begins the paths of one namespace.
-const NAMESPACE: &str = "/v1/namespaces/{namespace}";
 
 /// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -77,8 +74,9 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     };
     let checked = checked.and_then(|caller| kind.check_capacity(&app).map(|()| caller));
     let (mut request, unread) = unread::watch(request);
-    let changes_nothing = ChangesNothing::of(kind);
+    let mut changes_nothing = ChangesNothing::of(kind);
     if route == bulk::PATH {
+        changes_nothing = ChangesNothing::to_be_found();
         request.extensions_mut().insert(changes_nothing.clone());
     }
     let response = match (checked, preflight) {
@@ -143,25 +141,44 @@ impl CallKind {
     }
 }
 
-/// `true`: a call changes nothing, as known by its method, or as its handler found out. Then its outcome
+/// Tells if a call changes nothing, as known by its method, or as its handler finds out. Then its outcome
 /// is never in doubt.
 #[derive(Debug, Clone)]
-pub(crate) struct ChangesNothing(Arc<AtomicBool>);
+pub(crate) enum ChangesNothing {
+    /// Known before the call is read.
+    Known(bool),
+    /// Found out by the handler, as for a dry run.
+    Found(Arc<AtomicBool>),
+}
 
 impl ChangesNothing {
     /// Returns the value that is known before the call is read.
     pub(crate) fn of(kind: CallKind) -> Self {
-        Self(Arc::new(AtomicBool::new(kind != CallKind::Change)))
+        Self::Known(kind != CallKind::Change)
+    }
+
+    /// Returns the value of a change that may be a dry run. Its handler gets a copy.
+    pub(crate) fn to_be_found() -> Self {
+        Self::Found(Arc::default())
     }
 
     /// Notes that the call changes nothing.
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        if let Self::Found(found) = self {
+            found.store(true, Ordering::Release);
+        }
+    }
+
+    fn get(&self) -> bool {
+        match self {
+            Self::Known(known) => *known,
+            Self::Found(found) => found.load(Ordering::Acquire),
+        }
     }
 
     /// Returns the problem of a call that has no response `within` its time limit.
     pub(crate) fn no_response(&self, within: &str) -> Problem {
-        let outcome = if self.0.load(Ordering::Acquire) {
+        let outcome = if self.get() {
             "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
         } else {
             "it is not known whether the change was made: repeat the same call"
@@ -195,7 +212,8 @@ async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
     }
 }
 
-/// Admits the caller of a request: with the right that the operation needs, and the namespace in its path.
+/// Admits the caller of a request, with the right that the operation needs. The namespace in its path is
+/// checked where it is read, before the body.
 fn admit(
     app: &App,
     route: &str,
@@ -211,13 +229,7 @@ fn admit(
         UNMATCHED => Rule::AnyKey,
         _ => rules::http(request.method(), route),
     };
-    let caller = app.auth.admit(rule, request.headers(), peer, app.now())?;
-    if route.starts_with(NAMESPACE)
-        && let Some(name) = path::namespace_in(request.uri().path())
-    {
-        caller.check_namespace(&name)?;
-    }
-    Ok(caller)
+    app.auth.admit(rule, request.headers(), peer, app.now())
 }
 
 async fn guarded(

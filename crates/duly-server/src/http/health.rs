@@ -100,7 +100,9 @@ pub(super) fn not_ready(
 /// ready again. So a node that waits for them has to be ready.
 pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
     let health = app.node.health();
-    of_store.extend(health.unleased.iter().map(|namespace| {
+    let caller = call::caller();
+    let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
+    of_store.extend(unleased.map(|namespace| {
         format!(
             "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
              webhook missing?"

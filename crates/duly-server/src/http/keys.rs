@@ -18,7 +18,7 @@ use duly_core::{
     access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey},
     error_code::Retry,
 };
-use duly_store::AccessChange;
+use duly_store::{AccessChange, AccessRecords};
 use http::{StatusCode, Uri};
 use rand::Rng;
 
@@ -30,7 +30,7 @@ use super::{
     response::{self, HandlerResult},
     timers::list::page_limit,
 };
-use crate::call;
+use crate::{auth::Caller, call};
 
 /// Longest time for which an old secret stays valid.
 const KEEP_OLD_MAX: Millis = Millis::from_secs(30 * 86_400);
@@ -85,7 +85,7 @@ fn generate() -> PresentedKey {
     PresentedKey::new(KeyId::generate(random.random()), random.random())
 }
 
-/// Keys in the order of their ids, without their secrets.
+/// Keys in the order of their ids, without their secrets: those that permit no more than that of the call.
 #[utoipa::path(
     get,
     path = "/v1/keys",
@@ -105,7 +105,8 @@ pub(crate) async fn list_keys(State(app): State<App>, uri: Uri) -> HandlerResult
         .transpose()
         .map_err(|invalid| Invalid { field: "cursor".to_owned(), ..invalid })?;
     let records = app.auth.records();
-    let keys = records.keys.values().filter(|key| after.as_ref().is_none_or(|it| key.id > *it));
+    let is_next = |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && is_granted(key);
+    let keys = records.keys.values().filter(is_next);
     let mut keys: Vec<_> = keys.take(limit + 1).map(Key::from).collect();
     let has_more = keys.len() > limit;
     keys.truncate(limit);
@@ -123,7 +124,7 @@ pub(crate) async fn list_keys(State(app): State<App>, uri: Uri) -> HandlerResult
 )]
 pub(crate) async fn get_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
     let records = app.auth.records();
-    let key = records.keys.get(&id).ok_or_else(|| no_key(&id))?;
+    let key = records.keys.get(&id).filter(|key| is_granted(key)).ok_or_else(|| no_key(&id))?;
     response::ok(&Key::from(key))
 }
 
@@ -266,42 +267,66 @@ impl App {
         if !self.auth.is_required() {
             let detail = "this server requires no keys, so it cannot know who may create the first \
                           one: stop it and run `duly key create --admin --data DIR`, or set \
-                          auth.root_key_file";
+                          auth.mode and auth.root_key_file";
             return Err(Problem::new(Code::PermissionDenied, detail));
         }
         for _ in 0..TRIES {
             let records = self.auth.records();
+            // The body may have taken long.
+            call::caller().check_still_valid(self.now())?;
             let present = records.keys.get(id);
             present.map(check_grant).transpose()?;
-            let changed = self.store.change_access(records.version, change(present)?).await?;
-            if let Some(records) = changed {
-                let key = records.keys.get(id).cloned();
-                self.auth.use_records(records);
-                return Ok(key);
-            }
-            if let Some(newer) = self.store.read_access(records.version).await? {
-                self.auth.use_records(newer);
+            if let Some(changed) = self.change_access(records.version, change(present)?).await? {
+                return Ok(changed.keys.get(id).cloned());
             }
         }
         let detail = "other callers kept changing keys: nothing was done, repeat the call";
         Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
     }
+
+    /// Changes the keys in the store, and uses what the store has then, even if the caller does not wait for
+    /// it. Returns `None` if another change came first.
+    async fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+    ) -> Result<Option<AccessRecords>, Problem> {
+        let app = self.clone();
+        let task = tokio::spawn(async move {
+            let changed = app.store.change_access(seen, change).await;
+            match &changed {
+                Ok(Some(records)) => app.auth.use_records(records.clone()),
+                // After an error in doubt the change may have been made.
+                Ok(None) | Err(_) => {
+                    if let Ok(Some(newer)) = app.store.read_access(seen).await {
+                        app.auth.use_records(newer);
+                    }
+                }
+            }
+            changed
+        });
+        let changed = task.await.map_err(|_| Problem::fault("a change of keys ended early"))?;
+        Ok(changed?)
+    }
+}
+
+/// Returns `true` if a key permits no more than the caller's own.
+fn is_granted(key: &ApiKey) -> bool {
+    match call::caller() {
+        Caller::Anyone => true,
+        Caller::Unidentified => false,
+        Caller::Holder(holder) => key.is_within(holder.key()),
+    }
 }
 
 /// Checks that a key permits no more than the caller's own.
 fn check_grant(key: &ApiKey) -> Result<(), Problem> {
-    let caller = call::caller();
-    let Some(own) = caller.key() else { return Ok(()) };
-    let is_covered = key
-        .namespaces
-        .iter()
-        .all(|pattern| own.namespaces.iter().any(|covering| pattern.is_within(covering)));
-    if key.actions.is_within(own.actions) && is_covered {
+    if is_granted(key) {
         return Ok(());
     }
     let detail = format!(
-        "key {} permits more than your key {}: use a key with the role admin in all namespaces",
-        key.id, own.id
+        "key {} permits more than your key, or for longer: use a key with the role admin in all namespaces",
+        key.id
     );
     Err(Problem::new(Code::PermissionDenied, detail))
 }

@@ -9,6 +9,7 @@ use axum::{
 use duly_core::{Invalid, NamespaceName, TimerId, access::KeyId};
 
 use super::Problem;
+use crate::call;
 
 /// The namespace in the path.
 #[derive(Debug, Clone)]
@@ -53,13 +54,6 @@ impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
     }
 }
 
-/// Returns the namespace in a path that has one, if its name is allowed. The handler refuses every other.
-pub(super) fn namespace_in(path: &str) -> Option<NamespaceName> {
-    let segment = path.strip_prefix("/v1/namespaces/")?.split('/').next()?;
-    let name = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
-    NamespaceName::new(&name).ok()
-}
-
 async fn decoded<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Problem> {
     check_escapes("path", parts.uri.path())?;
     RawPathParams::from_request_parts(parts, state)
@@ -67,8 +61,11 @@ async fn decoded<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPath
         .map_err(|_| refused("path", parts.uri.path()).into())
 }
 
+/// Returns the namespace in the path, after checking that the caller may use it.
 fn namespace(params: &RawPathParams) -> Result<NamespaceName, Problem> {
-    Ok(NamespaceName::new(param(params, "namespace"))?)
+    let name = NamespaceName::new(param(params, "namespace"))?;
+    call::caller().check_namespace(&name)?;
+    Ok(name)
 }
 
 fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {

@@ -25,7 +25,7 @@ use super::{
     response::{self, HandlerResult},
     text::ResponseText,
 };
-use crate::messages;
+use crate::{call, messages};
 
 /// The routes. Their time limits include the wait of a lease.
 pub(super) const PATHS: [&str; 2] =
@@ -97,18 +97,21 @@ impl Claims {
     pub(crate) async fn take(
         app: &App,
         namespace: NamespaceName,
-        call: LeaseCall,
+        lease: LeaseCall,
     ) -> Result<Self, Problem> {
         let memory = Arc::new(LeaseReservation::new(app.budget()));
         let request = LeaseRequest {
             namespace,
-            max: call.max,
-            bytes_max: call.bytes_max,
-            lease: call.lease,
-            wait: call.wait,
+            max: lease.max,
+            bytes_max: lease.bytes_max,
+            lease: lease.lease,
+            wait: lease.wait,
             memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
-        Ok(Self { leased: app.node.lease(request).await?, memory })
+        let leased = app.node.lease(request).await?;
+        // The call may have waited. Claims that are dropped are released.
+        call::caller().check_still_valid(app.now())?;
+        Ok(Self { leased, memory })
     }
 
     /// Returns the firings in the form of a response.

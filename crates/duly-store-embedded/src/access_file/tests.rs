@@ -160,6 +160,10 @@ fn restored_keys_admit_no_one_until_they_are_confirmed() {
     drop(store);
     for path in [&back, &again] {
         backup::restore(&copy, path, &mut |_| {}).unwrap();
+        assert_eq!(
+            edit(path, |records| Ok(records.clone())).unwrap().restore,
+            RestoreState::Unconfirmed
+        );
     }
     let store = open(&back);
     assert_eq!((version(&store), restore_state(&store)), (1, RestoreState::Unconfirmed));

@@ -151,10 +151,13 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Copies the file of the keys, if there is one.
+    /// Copies the keys, if there are any.
     pub(super) fn copy_keys(&mut self) -> Result<(), BackupError> {
-        if self.source.list("")?.iter().any(|name| name == access_file::NAME) {
-            self.copy(access_file::NAME)?;
+        if let Some(bytes) = access_file::copy(self.source, self.target)? {
+            self.files += 1;
+            self.copied_bytes += bytes;
+            self.so_far.bytes_total += bytes;
+            self.report_progress(bytes);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use duly_core::{
 };
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options, SystemClock,
-    access_file::{self, AccessChange, ChangeOrigin},
+    access_file::{self, AccessChange, ChangeOrigin, RestoreState},
 };
 use rand::Rng as _;
 use reqwest::Method;
@@ -244,7 +244,11 @@ fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
     let put = AccessChange::Put(Box::new(key.clone()));
     let edited =
         access_file::edit(data, |records| records.changed(put, ChangeOrigin::Offline, now));
-    edited.map_err(unusable)?;
+    if edited.map_err(unusable)?.restore == RestoreState::Unconfirmed {
+        note(
+            "the directory was restored from a backup: run `duly key confirm --data DIR` too, or no key is valid",
+        );
+    }
     print_new(&NewKey { secret: presented.reveal(), key: Key::from(&key) }, printer)
 }
 
@@ -335,9 +339,11 @@ async fn list(session: &Session) -> Outcome {
     session.printer.document(&document, || {
         let mut table = Table::new(&["id", "name", "actions", "namespaces", "expires", "state"]);
         for key in &keys {
-            let (state, tone) = match key.disabled {
-                true => ("disabled", Tone::Warning),
-                false => ("enabled", Tone::Plain),
+            let end = key.expires_at.as_ref().and_then(|end| end.check("").ok());
+            let (state, tone) = match (key.disabled, end.is_some_and(|end| end <= when::now())) {
+                (true, _) => ("disabled", Tone::Warning),
+                (false, true) => ("expired", Tone::Warning),
+                (false, false) => ("enabled", Tone::Plain),
             };
             let expires = key.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
             let (actions, namespaces) = (key.actions.join(","), key.namespaces.join(","));

@@ -90,6 +90,7 @@ impl Session {
     ) -> Result<(), Status> {
         // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
+        call::caller().check_still_valid(app.now())?;
         let open = required("open", first.open.take())?;
         let mut session = Self::open(app.clone(), open, responses)?;
         session.take(first).await?;
