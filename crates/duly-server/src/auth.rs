@@ -232,8 +232,8 @@ impl Caller {
         };
         let (id, has) = (&holder.key.id, holder.key.actions);
         let detail = format!(
-            "this call needs the action {:?}, and key {id} has {has}: use another key, or have an \
-             administrator change this one",
+            "the key in authorization, {id}, permits {has}, and this call needs the action {:?}: use \
+             another key, or have an administrator change this one",
             action.as_str()
         );
         Err(Problem::new(Code::PermissionDenied, detail).at(

@@ -8,7 +8,7 @@
 //! Keys are few and change rarely, so they are no records of the journal: each change writes the whole
 //! file under another name, and renames it when it is durable. Rules:
 //!
-//! 1. The manifest has the feature bit [`format::KEYS`] before the first key is durable. Builds without keys
+//! 1. The manifest has the feature bit 4 (`format::KEYS`) before the first key is durable. Builds without keys
 //!    refuse the directory, and a missing file admits no one.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
 //!    forgets that the directory was restored.

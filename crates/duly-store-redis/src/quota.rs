@@ -3,23 +3,22 @@
 //! A Lua script runs in one shard, so no script can count all shards. So each shard has a *quota* of each
 //! limit. The *use* of a shard (its pending timers, or its dead letters) may reach the quota; then the shard is
 //! *full*. A new timer takes quota of `max_pending`. A new dead letter takes quota of `max_dead`. A claim takes
-//! none, but it is granted only while the shard is not full, because its firing may become a dead letter (see
-//! the limitations).
+//! none. A shard grants claims only while its dead letters are below its quota of `max_dead`, because a firing
+//! may become a dead letter (see the limitations).
 //!
-//! An *allocation* is one division of a limit over the shards. A new one begins when
-//! a limit is lowered or set where there was none (rule 7), and after a failover or a repair of a shard (rule
-//! 11). Within an allocation, the
-//! quota of a shard is the sum of three terms:
+//! An *allocation* is one division of a limit over the shards. A new one begins when a limit is lowered or set
+//! where there was none (rule 7), and when shards have lost what they need for the present one (rule 11). When
+//! a shard has taken its share (rule 9), its quota is the sum of three terms:
 //!
-//! - the even split of the limit, by the settings that this shard has (the first shards get one more if
-//!   the limit does not divide);
-//! - a correction, which rule 9 sets so that the even split and the correction are the share of the shard. It
-//!   stays when the limit rises later. It is zero in the first allocation, and it may be negative;
+//! - the even split of the limit that this shard knows (the first shards get one more if the limit does not
+//!   divide);
+//! - a correction. Even split and correction together are the share of the shard. The correction stays when the
+//!   limit rises later. It is zero in the first allocation, and it may be negative;
 //! - all that the shard has received from other shards, minus all that it has sent to them.
 //!
-//! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that
-//! serves the call *rebalances*. A claim is not refused: it skips the namespace, and the background poll of
-//! the lanes rebalances.
+//! **Transfers** (`scripts/transfer.lua`, `plan.rs`). Before a full shard refuses a call, the node that serves
+//! the call *rebalances*. A claim is not refused: it skips the namespace, and the background poll of the lanes
+//! rebalances.
 //!
 //! 1. It reads the quota and the use of all shards that reply, and moves unused quota to the shards that lack
 //!    some. All transfers go through the namespace's coordinator shard. Shards with older settings get the
@@ -31,14 +30,14 @@
 //! Lost, late and repeated messages do no harm:
 //!
 //! 3. Each shard stores two running totals for each shard that it exchanges quota with: sent to it, and
-//!    received from it. The message to the receiver names the sent total ("7 in all"), not an amount, and
-//!    the allocation, so that it does not count in another one.
+//!    received from it. The message to the receiver names the sent total ("7 in all"), not an amount. It also
+//!    names its allocation, and counts in no other one.
 //! 4. A script that sends lowers the quota and raises the sent total. A repeated request sends again, but
 //!    unused quota only.
-//! 5. A script that receives a total above its stored one raises the quota by the difference and stores
-//!    the new total. An equal or smaller total has no effect.
-//! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and
-//!    sends the total again.
+//! 5. A script that receives a total above its stored one raises the quota by the difference and stores the new
+//!    total. An equal or smaller total has no effect.
+//! 6. If a message was lost, the sent total is above the received one. The next rebalance finds this and sends
+//!    the total again.
 //!
 //! ```text
 //!   shard A (unused quota)          coordinator shard C              shard F (full)
@@ -52,44 +51,45 @@
 //!
 //! **A lower limit** begins a new allocation, named by the version of the settings that lowered the limit
 //! (`scripts/put.lua`, `allocation.rs`). Without a new allocation, the even split of a shard could fall below
-//! what it has sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would exceed the
-//! limit.
+//! what it has sent. Its quota would be negative, the receivers would keep theirs, and the sum in use would
+//! exceed the limit.
 //!
-//! 7. When a shard gets this version, it forgets its totals, and its quota is 0 until it takes its share
-//!    (rule 9).
+//! 7. When a shard gets this version, it forgets its totals, and its quota is 0 until it takes its share (rule
+//!    9).
 //! 8. When all shards reply, have the present settings and have taken no share, a node counts their use. If the
 //!    use is not below the limit, the quotas stay 0; a later call counts again.
 //! 9. Otherwise the share of each shard is its use, and an even split of the rest. The coordinator shard
 //!    records the corrections that give these shares, once. Each shard takes its correction once.
-//! 10. The call that changes the limit carries out these steps as far as it can. Later, any rebalance
-//!     continues them.
-//! 11. A failover of the coordinator shard may lose the record of rule 9 after a shard has taken its share, or
-//!     the newest settings. A node that finds this writes the settings again with a new version, which begins
-//!     a new allocation of both limits. A repair of a shard does the same.
+//! 10. The call that changes the limit carries out these steps as far as it can. Later, any rebalance continues
+//!     them.
+//! 11. A failover of the coordinator shard may lose the newest settings. Or it may lose the corrections of rule
+//!     9 after a shard has taken its share. A node that finds this writes the settings again with a new
+//!     version, which begins a new allocation of both limits. So does a repair that restores missing namespaces
+//!     of a shard, once every shard takes calls.
 //!
-//! What must stay true, within one allocation:
+//! What must stay true:
 //!
-//! 1. The quotas, and the transfers under way (sent and not yet received), never add up to more than the
-//!    limit. So the use of all shards does not exceed the limit. There are two exceptions: the limitations
-//!    below, and a limit that was lowered. Until all shards have the lower limit, use may still grow up to
-//!    the one before, and it stays above the new one until enough timers have ended.
+//! 1. The quotas, and the transfers under way (sent and not yet received), never add up to more than the limit.
+//!    So the use of all shards does not exceed the limit. There are two exceptions: the limitations below, and
+//!    a limit that was lowered. Until all shards have the lower limit, use may still grow up to the one before,
+//!    and it stays above the new one until enough timers have ended.
 //! 2. Totals only grow, except for what a failover loses. So a message may be lost, late or repeated.
 //! 3. No transfer of one allocation counts in another.
 //! 4. A shard that has the version of a new allocation admits nothing that needs quota until it takes its
 //!    share.
 //!
-//! A call may be refused although the use of all shards is below the limit: within the second of rule 2,
-//! while a lower limit is being allocated, while a shard with unused quota does not reply, and when other
-//! calls take the quota first.
+//! A call may be refused although the use of all shards is below the limit: within the second of rule 2, while
+//! a shard with unused quota does not reply, and when other calls take the quota first. While a new allocation
+//! waits for a shard, a call may fail as unavailable.
 //!
 //! Limitations:
 //!
-//! * A failover that loses the record of a send leaves that quota at two shards, until the sender has sent
-//!   as much again or a new allocation begins. `Options::min_replicas` makes this rare.
+//! * A failover that loses the record of a send leaves that quota at two shards, until the sender has sent as
+//!   much again or a new allocation begins. `Options::min_replicas` makes this rare.
 //! * A redrive of a dead letter is not checked against `max_pending`, as in a store of one shard.
 //! * `max_dead` does not stop firings under way: they may become dead letters beyond the limit. And a shard
-//!   without a dead letter grants claims even if its quota is 0, except while it waits for its share.
-//!   Otherwise a limit smaller than the number of shards would stop most shards.
+//!   without a dead letter grants claims even if its quota is 0, except while it waits for its share. Otherwise
+//!   a limit smaller than the number of shards would stop most shards.
 
 use std::{
     collections::{BTreeMap, HashMap},

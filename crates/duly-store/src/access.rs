@@ -96,8 +96,8 @@ impl AccessRecords {
             return Err(Invalid::plain("keys", records.keys.len().to_string(), allowed));
         }
         if origin == ChangeOrigin::Call && !records.has_admin(now) {
-            let allowed = "at least one enabled key with the role admin in all namespaces (*): \
-                           create another one first";
+            let allowed = "left with at least one enabled key with the role admin in all namespaces \
+                           (*): create another one first";
             return Err(Invalid::unseen("keys", allowed));
         }
         records.version += 1;

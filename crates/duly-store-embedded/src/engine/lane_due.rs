@@ -9,40 +9,42 @@
 //!              [ unreadable: of any time, in the index only, counted ]
 //! ```
 //!
-//! The index has an entry for each pending timer, in no order of time. A backlog may be as large as the
-//! store, so a sorted queue of all due timers would cost as much memory again. Only the earliest are in a
-//! queue, the window, as *places*: the time of the timer, the location of its record, and its key. Due order
-//! is the order of places: by time, then by location, so that a claim reads neighbouring records together.
-//! Of the other due timers only the number is kept. An index entry has the flag *counted due* while its timer
-//! is in one of the three groups: resident, spilled or unreadable.
+//! The index has an entry for each pending timer, in no order of time. A backlog may be as large as the store,
+//! so a sorted queue of all due timers would cost as much memory again. Only the earliest are in a queue, the
+//! window, as *places*: the time of the timer, the location of its record, and its key. Due order is the order
+//! of places: by time, then by location, so that a claim reads neighbouring records together. Of the other due
+//! timers this module keeps the number, and a lower bound of the times of the unreadable ones. An index entry
+//! has the flag *counted due* while its timer is in one of the three groups: resident, spilled or unreadable.
 //!
 //! 1. A timer that becomes due enters the window if it is earlier than the last one of the window, or if
 //!    nothing is spilled and the window is not full. Otherwise it is spilled.
-//! 2. If the window has more than `capacity` timers then, its last one is spilled. `capacity` is the configured
-//!    most, or less if memory is short. A refill may use more for a large backlog; until the window has shrunk
-//!    again, each timer that enters pushes the last one out.
-//! 3. When the window holds less than a quarter of its capacity and timers are spilled, a refill walks the index
-//!    for the earliest of them ([`super::refill`]). The walk may have passed the entry of a timer that is
-//!    spilled meanwhile, so such timers are also noted. At the end, those up to the last timer that the walk
-//!    found enter too, or all of them if the walk found every spilled timer. If there were too many to note,
-//!    the refill ends early, and another one follows.
+//! 2. A window that has more than `capacity` timers after that spills its last one. `capacity` is the
+//!    configured most, but smaller while all windows together hold very many timers. A refill of a large
+//!    backlog may fill a window beyond `capacity`; until it has shrunk again, each timer that enters pushes the
+//!    last one out.
+//! 3. When the window holds less than a quarter of its capacity and timers are spilled, the lane asks for a
+//!    refill. One refill runs at a time; a claim may fill an empty window at once. A refill walks the index for
+//!    the earliest spilled timers ([`super::refill`]). The walk may have passed the entry of a timer that is
+//!    spilled meanwhile, so such timers are also noted. At each step, the noted timers up to the last one that
+//!    this step adds enter too, as far as the window has space. If a note that was dropped may belong there,
+//!    the refill ends early; another one begins when the window is low.
 //! 4. A timer whose record could not be read because of a disk error has the flag *unreadable* in addition to
-//!    *counted due*. Claims and refills skip it. [`super::unreadable`] sets the flag. When the disk returns the
-//!    record later, it removes the flag, and the timer enters by rule 1.
-//! 5. A timer leaves when it is claimed, cancelled or replaced, expires, waits again after a step back of the
-//!    clock, or gets another time. If the new time has come, it becomes due again by rule 1 when its record is
-//!    on disk.
+//!    *counted due*. Claims and refills skip it. [`super::unreadable`] sets the flag. It removes the flag when
+//!    a later read meets no error of the disk, and the timer enters by rule 1.
+//! 5. A timer leaves when it is claimed, cancelled or replaced, expires, waits again or is deferred after a
+//!    step back of the clock, or gets another time. If the new time has come, it becomes due again by rule 1
+//!    when its record is on disk.
 //!
 //! What must stay true:
 //!
 //! 1. If the window is not empty, no spilled timer is earlier than the last one of the window. There are two
 //!    exceptions. A timer that came during a refill may be earlier than those that the refill adds, until it
-//!    ends. And timers of the same millisecond are ordered by location, which the rewriter changes; Duly promises no
-//!    order within a millisecond.
-//! 2. A place in the window has the present time and the present location of its entry: it is replaced when
-//!    the rewriter moves the record.
-//! 3. The length (resident, spilled and unreadable) is the exact number of entries of this lane and kind
-//!    with the flag *counted due*.
+//!    ends. And timers of the same millisecond are ordered by location, which the rewriter changes; Duly
+//!    promises no order within a millisecond.
+//! 2. A place in the window has the present time and the present location of its entry: it is replaced when the
+//!    rewriter moves the record.
+//! 3. The length (resident, spilled and unreadable) is the exact number of entries of this lane and kind with
+//!    the flag *counted due*.
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,13 @@
 //! The near horizon: calendars of the timers that can be claimed soon.
 //!
 //! A timer *waits* for its next attempt until it is counted as due in its lane. It does not wait while its
-//! present record is not on disk yet (unless an attempt has just ended), while it is leased, or while it is
-//! deferred after a step back of the clock (`step_back.rs`). There are two kinds of waiting: first attempts, whose times are by the wall
-//! clock, and retries, whose times are by the steady clock.
+//! present record is not on disk yet, while it is leased, or while it is deferred after a step back of the
+//! clock (`step_back.rs`). But after an attempt that failed or was released, it waits at once. There are two
+//! kinds of waiting: first attempts, whose times are by the wall clock, and retries, whose times are by the
+//! steady clock.
 //!
-//! The index of a namespace has every timer of it, in no order of time. So each kind has a *calendar*, a
-//! queue by time in memory ([`duly_wheel`]), of the timers that come next. A timer passes through these
+//! The index of a namespace has every pending timer of it, in no order of time. So each kind has a *calendar*,
+//! a queue by time in memory ([`duly_wheel`]), of the timers that come next. A timer passes through these
 //! places:
 //!
 //! ```text
@@ -15,9 +16,9 @@
 //! ```
 //!
 //! A *pass* is the part of an engine step that counts timers as due in their lanes. It handles a bounded
-//! number. If more are due at once, they move to the burst queue, so that the timers of other namespaces do
-//! not wait for all of them. The first sweep after a start, and one that rebuilds a calendar, count due timers
-//! as they find them, without a calendar.
+//! number. If more are due at once, they move to the burst queue, so that the timers of other namespaces do not
+//! wait for all of them. The first sweep after a start, and one that rebuilds a calendar, count due timers as
+//! they find them, up to a budget. The others go through the calendar.
 //!
 //! Each kind has two marks, `end_ms` and `beyond_ms`, and a third during a sweep:
 //!
@@ -30,31 +31,34 @@
 //!
 //! - `end_ms`: the calendar or the burst queue has the waiting timers before it. While no sweep runs, it moves
 //!   forward up to `beyond_ms`, at most an hour ahead.
-//! - `beyond_ms`: a lower bound of the times of the waiting timers that are in the index only. From both marks
-//!   the engine decides when to sweep and when to wake. A sweep sets it to a lower bound of the times that it
-//!   left out.
+//! - `beyond_ms`: a lower bound of the times of the waiting timers that are in the index only. Both marks
+//!   decide when to sweep. The calendar, the burst queue and `beyond_ms` decide when to wake. A sweep sets it
+//!   to a lower bound of the times that it left out.
 //! - `target_ms`: the `end_ms` that a sweep will set.
 //!
 //! How it works:
 //!
-//! 1. A sweep walks the indexes of all namespaces in small steps and collects the timers from `end_ms` to
-//!    its target. If there are more than a calendar should hold, it keeps the earliest and lowers its
-//!    target to exclude the others: timers of one millisecond are collected all or not at all. When all collected timers are in the
-//!    calendar, `end_ms` becomes the target.
+//! 1. A sweep walks the indexes of all namespaces in small steps and collects the timers from `end_ms` to its
+//!    target. If there are more than a calendar should hold, it keeps the earliest and lowers its target to
+//!    exclude the others: timers of one millisecond are collected all or not at all. When all collected timers
+//!    are in the calendar, `end_ms` becomes the target.
 //! 2. A timer that begins to wait, or waits for another time now, enters the calendar if its time is before
 //!    `end_ms`; otherwise it lowers `beyond_ms`. A sweep under way may have passed its entry, so the sweep gets
 //!    it too: before the target it is collected, otherwise it lowers the bound that the sweep will set. In the
-//!    first sweep, in a rebuild, and when the walk is complete, the target takes the place of `end_ms`.
+//!    first sweep, in a rebuild, and when the walk is complete, a timer enters the calendar if its time is
+//!    before `end_ms` or before the target.
 //! 3. A calendar with too many items, stale ones included, is rebuilt, to bound its memory. The next sweep
-//!    collects all waiting timers before its target into a new calendar, so `end_ms` may move back. Until the new calendar is complete, the old one is used, and new timers enter both.
+//!    collects all waiting timers before its target into a new calendar, so `end_ms` may move back. Until the
+//!    new calendar is complete, the old one is used, and new timers enter both.
 //! 4. A calendar is never searched. A timer that was cancelled, or has another time by now, leaves a stale
-//!    item. `count_due_timer` (`time.rs`) compares an item that it pops with the index.
+//!    item. `count_due_timer` (`time.rs`) compares each popped item with the index.
 //!
 //! What must stay true for each kind, from the end of the first sweep on:
 //!
 //! 1. Every waiting timer before `end_ms` is in the calendar or in the burst queue, also after its time has
 //!    come, until it is counted as due.
-//! 2. `beyond_ms` is a lower bound of the times of waiting timers at or after `end_ms`.
+//! 2. `beyond_ms` is a lower bound of the times of the waiting timers at or after `end_ms` that are not in the
+//!    calendar.
 
 use duly_core::NamespaceName;
 use duly_wheel::Calendar;

@@ -2,40 +2,42 @@
 //!
 //! A *frame* is one group commit. A *closing frame* has no records: a clean stop, or an idle journal, writes it
 //! only to prove that the frame before it is on disk. The *lsn* (log sequence number) of a frame is one more
-//! than that of the frame before, also across segments. The *epoch* is a number in the manifest that grows
-//! at every accepted start; a frame carries the epoch in which it was written. A frame is acknowledged only
-//! when it is on disk. Segment files are used again without being erased.
+//! than that of the frame before, also across segments. The *epoch* is a number in the manifest that grows at
+//! every accepted start; a frame carries the epoch in which it was written. A change is acknowledged only when
+//! its frame is on disk; a claim may be returned before. Segment files are used again without being erased.
 //!
 //! The walk starts at the replay point of the checkpoint, or at the first segment. A frame is valid if its
-//! checksums are right, its lsn is the next one, and its epoch is not older than that of the last valid
-//! frame. The *end point* of a segment is the first place without a valid frame. The *next frame* is the
-//! one that would be there. After the end point the file can have zeros, frames of an earlier use of the
-//! file (with lower lsns than the next frame), frames that an earlier start discarded (rule 5), parts of frames that a crash
-//! interrupted, or whole later frames.
+//! checksums are right, its lsn is the next one, and its epoch is not older than that of the last valid frame.
+//! The *end point* of a segment is the first place without a valid frame. The *next frame* is the frame that
+//! would come at the end point. After the end point the file can have zeros, frames of an earlier use of the
+//! file (with lower lsns than the next frame), frames that an earlier start discarded (rule 5), parts of frames
+//! that a crash interrupted, or whole later frames.
 //!
-//! 1. **If another segment follows**, its header must have the lsn after the last valid frame, because a
-//!    segment is completely synced before the next one begins. Otherwise frames are missing, and the start is
-//!    refused. A gap in the numbers of the segments is refused too. A last segment without a frame is left out,
-//!    unless it is the only one: a crash, or a second try to begin it, leaves one.
-//! 2. **In each segment** a frame after the end point may prove damage. Each frame records the newest lsn
-//!    that was on disk when it was written, as a distance from its own (`lag`, see
-//!    [`crate::format::frame`]). A later frame can prove damage if its checksums are right, its lsn is above that
-//!    of the next frame, and its epoch is not older than that of the last valid frame. It does if its `lag`
-//!    says that the next frame was on disk: then that frame, perhaps acknowledged, was damaged since, and the
-//!    start is refused.
-//! 3. Without such proof the journal ends at the end point. If other bytes than zeros are there (a torn tail), it
-//!    is unknown if they were an acknowledged frame: the result is [`Tail::Unknown`], and the log of the start
-//!    reports it. A crash during a write leaves the same bytes, so a refusal would stop the store after ordinary
-//!    crashes. In a file that was used before, only bytes that resemble the next frame count.
+//! 1. **If another segment with a valid header follows**, its header must have the lsn after the last valid
+//!    frame, because a segment is completely synced before the next one begins. Otherwise frames are missing,
+//!    and the start is refused. A gap in the numbers of the segments is refused too. A last segment without a
+//!    frame is left out: one without a valid header unless the replay point is in it, one with a valid header
+//!    unless it is the first. A crash leaves such a segment, or a second try to begin the segment.
+//! 2. **In each segment** a frame after the end point may prove damage. Each frame records the newest lsn that
+//!    was on disk when it was written, as a distance from its own (`lag`, see [`crate::format::frame`]). A
+//!    later frame can prove damage if its checksums are right, its lsn is above that of the next frame, and its
+//!    epoch is not older than that of the last valid frame. It is a proof if its `lag` says that the next frame
+//!    was on disk: then the next frame, perhaps acknowledged, was damaged since, and the start is refused.
+//!    Behind an invalid header of the last segment, any later frame is a proof.
+//! 3. Without such proof the segment ends at the end point; in the last segment the journal ends there. If
+//!    other bytes than zeros are at the end point (a torn tail), it is unknown if they were an acknowledged
+//!    frame: the result is [`Tail::Unknown`], and the log of the start reports it. A crash during a write
+//!    leaves the same bytes, so a refusal would stop the store after ordinary crashes. In a file that was used
+//!    before, only bytes that resemble the next frame count.
 //! 4. The first frame after recovery takes the lsn of the next frame, and the epoch of this start.
 //! 5. The first frame of each start has a newer epoch than all before it (rule 4). So a frame with an older
-//!    epoch than the last valid one was discarded by an earlier start, which ended the journal before it. It is
-//!    not valid, and proves nothing.
+//!    epoch than the last valid one was discarded by an earlier start, or is from an earlier use of the file.
+//!    It is not valid, and proves nothing.
 //! 6. No valid frame may have a later epoch than the manifest. Otherwise the manifest is an old copy, and
 //!    frames that are written from now on could not be told from those that are there. The start is refused.
 //! 7. A journal without a segment is refused, unless the epoch of the manifest says that the first segment was
-//!    never made durable. A segment with a wrong length or header, and a valid frame with records that cannot be
-//!    read, are refused too.
+//!    never made durable. A segment with a wrong length or header, a valid frame with records that cannot be
+//!    read, and a replay point that is missing or impossible are refused too.
 //!
 //! What must stay true:
 //!
@@ -43,8 +45,8 @@
 //! 2. A frame that was proven to be on disk is never skipped.
 //! 3. A frame that one start has discarded is neither valid nor proof in a later start.
 //! 4. The walk writes nothing, so a directory that it refuses is unchanged. Once it is accepted, the engine
-//!    zeroes a torn tail whose end is known, and writes again the frames of the last segment that no later frame
-//!    says to be on disk ([`FoundSegment::make_durable`]).
+//!    zeroes a torn tail whose end is known, and writes again the header and the frames of the last segment
+//!    that no later frame says to be on disk ([`FoundSegment::make_durable`]).
 //!
 //! ```text
 //!   walk (segments, checks) ─► frames ─┬─► recover          reads what the index needs, in another thread
