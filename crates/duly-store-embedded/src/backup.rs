@@ -135,7 +135,7 @@ impl BackupError {
     /// Returns `true` if another attempt can succeed: a disk failed or is full at present.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
-            Self::Disk(error) => error.may_pass(),
+            Self::Disk(error) | Self::Open(OpenError::Disk(error)) => error.may_pass(),
             Self::Store(error) => matches!(error, duly_store::Error::Unavailable { .. }),
             _ => false,
         }

@@ -75,10 +75,10 @@ fn a_newer_format_is_refused_by_name() {
     let newer = Manifest { version: 9, reader_min: 2, ..MANIFEST };
     let answer = read(&newer.encode());
     assert!(matches!(answer, Err(OpenError::Newer { found: 9, known: 1, features: 0 })));
-    let unknown = Manifest { features: 0b100, ..MANIFEST };
+    let unknown = Manifest { features: 1 << 40, ..MANIFEST };
     let answer = read(&unknown.encode()).expect_err("an unknown feature");
-    assert!(matches!(answer, OpenError::Newer { features: 0b100, .. }));
-    assert!(answer.to_string().contains("without features 0x4"), "{answer}");
+    assert!(matches!(answer, OpenError::Newer { features: 0x100_0000_0000, .. }));
+    assert!(answer.to_string().contains("without features 0x10000000000"), "{answer}");
 }
 
 #[test]
