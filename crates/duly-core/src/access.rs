@@ -190,6 +190,11 @@ impl NamespacePattern {
         Err(Invalid::new("namespaces", text, allowed))
     }
 
+    /// Returns the pattern of all namespaces.
+    pub fn all() -> Self {
+        Self("*".to_owned())
+    }
+
     /// Returns `true` if the pattern matches a namespace.
     pub fn matches(&self, name: &str) -> bool {
         match self.0.strip_suffix('*') {
@@ -323,6 +328,28 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
+    /// Returns a key of which a caller presents `presented`: enabled, without an end, from every network.
+    pub fn new(
+        presented: &PresentedKey,
+        name: String,
+        (actions, namespaces): (Actions, Vec<NamespacePattern>),
+        (created_at, created_by): (Timestamp, String),
+    ) -> Self {
+        Self {
+            id: presented.id.clone(),
+            name,
+            actions,
+            namespaces,
+            secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+            networks: Vec::new(),
+            not_before: None,
+            expires_at: None,
+            disabled: false,
+            created_at,
+            created_by,
+        }
+    }
+
     /// Checks every bound. Each error names its field.
     pub fn check(self) -> Result<Self, Invalid> {
         let has_control = self.name.chars().any(char::is_control);

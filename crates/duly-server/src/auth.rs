@@ -26,7 +26,7 @@ use std::{
 use axum::response::Response;
 use duly_core::{
     Code, NamespaceName, Timestamp,
-    access::{Action, Actions, ApiKey, KeyId, KeySecret, NamespacePattern, PresentedKey},
+    access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
 };
 use duly_store::{AccessRecords, RestoreState};
 use http::{
@@ -94,19 +94,9 @@ impl Auth {
     /// Creates it without keys of a store. With `is_required` every caller needs a key.
     pub fn new(is_required: bool, root: Option<&PresentedKey>, guards_admin: bool) -> Self {
         let root = root.map(|presented| {
-            Arc::new(ApiKey {
-                id: presented.id.clone(),
-                name: "auth.root_key_file".to_owned(),
-                actions: Actions::all(),
-                namespaces: vec![NamespacePattern::new("*").expect("the pattern of all names")],
-                secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
-                networks: Vec::new(),
-                not_before: None,
-                expires_at: None,
-                disabled: false,
-                created_at: Timestamp::MIN,
-                created_by: "configuration".to_owned(),
-            })
+            let rights = (Actions::all(), vec![NamespacePattern::all()]);
+            let created = (Timestamp::MIN, "configuration".to_owned());
+            Arc::new(ApiKey::new(presented, "auth.root_key_file".to_owned(), rights, created))
         });
         let is_required = AtomicBool::new(is_required);
         let table = RwLock::default();

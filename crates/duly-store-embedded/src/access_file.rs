@@ -123,9 +123,8 @@ pub fn confirm(path: &Path) -> Result<AccessRecords, OpenError> {
     let disk = open_closed(path)?;
     let _lock = disk.lock()?;
     let mut records = read(&disk)?;
-    // The first start has not noted the restore yet.
-    let is_before_start = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
-    records.restore = if is_before_start { RestoreState::Confirmed } else { RestoreState::None };
+    records.restore =
+        if is_restored(&disk)? { RestoreState::Confirmed } else { RestoreState::None };
     write(&disk, &records)?;
     Ok(records)
 }
@@ -197,7 +196,7 @@ fn load(disk: &dyn Disk) -> Result<Option<AccessRecords>, OpenError> {
 }
 
 /// Returns `true` before the first start of a restored directory.
-fn is_restored(disk: &dyn Disk) -> Result<bool, OpenError> {
+pub(crate) fn is_restored(disk: &dyn Disk) -> Result<bool, OpenError> {
     Ok(disk.list("")?.iter().any(|name| name == manifest::RESTORED))
 }
 

@@ -107,7 +107,7 @@ impl AccessRecords {
 
 #[cfg(test)]
 mod tests {
-    use duly_core::access::{Actions, KeySecret, NamespacePattern, PresentedKey, Role};
+    use duly_core::access::{Actions, NamespacePattern, PresentedKey, Role};
 
     use super::*;
 
@@ -115,19 +115,9 @@ mod tests {
 
     fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
         let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
-        Box::new(ApiKey {
-            name: format!("key {digit}"),
-            actions,
-            namespaces: vec![NamespacePattern::new("*").unwrap()],
-            secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
-            id: presented.id,
-            networks: Vec::new(),
-            not_before: None,
-            expires_at: None,
-            disabled: false,
-            created_at: NOW,
-            created_by: "offline".to_owned(),
-        })
+        let rights = (actions, vec![NamespacePattern::all()]);
+        let created = (NOW, "offline".to_owned());
+        Box::new(ApiKey::new(&presented, format!("key {digit}"), rights, created))
     }
 
     #[test]

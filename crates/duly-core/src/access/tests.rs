@@ -10,19 +10,8 @@ fn presented() -> PresentedKey {
 }
 
 fn key() -> ApiKey {
-    ApiKey {
-        id: presented().id,
-        name: "orders".to_owned(),
-        actions: Role::Producer.actions(),
-        namespaces: vec![NamespacePattern::new("orders*").unwrap()],
-        secrets: vec![KeySecret { hash: presented().hash(), ends_at: None }],
-        networks: Vec::new(),
-        not_before: None,
-        expires_at: None,
-        disabled: false,
-        created_at: NOW,
-        created_by: "offline".to_owned(),
-    }
+    let rights = (Role::Producer.actions(), vec![NamespacePattern::new("orders*").unwrap()]);
+    ApiKey::new(&presented(), "orders".to_owned(), rights, (NOW, "offline".to_owned()))
 }
 
 #[test]

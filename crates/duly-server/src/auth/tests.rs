@@ -35,19 +35,8 @@ fn presented(digit: u8) -> PresentedKey {
 fn key(digit: u8, actions: Actions, namespaces: &[&str]) -> ApiKey {
     let presented = presented(digit);
     let patterns = namespaces.iter().map(|text| NamespacePattern::new(text).unwrap());
-    ApiKey {
-        name: format!("key {digit}"),
-        actions,
-        namespaces: patterns.collect(),
-        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
-        id: presented.id,
-        networks: Vec::new(),
-        not_before: None,
-        expires_at: None,
-        disabled: false,
-        created_at: NOW,
-        created_by: "offline".to_owned(),
-    }
+    let rights = (actions, patterns.collect());
+    ApiKey::new(&presented, format!("key {digit}"), rights, (NOW, "offline".to_owned()))
 }
 
 fn records(keys: impl IntoIterator<Item = ApiKey>) -> AccessRecords {
@@ -266,9 +255,9 @@ async fn the_matrix_of_operations_roles_and_namespaces() {
         let names: &[&str] = if path.contains("{namespace}") { &["a", "c", "zz"] } else { &[""] };
         for name in names {
             let target = path.replace("{namespace}", name).replace("{id}", "0123456789");
-            let nobody = http_verdict(app, (method, &target), None).await;
+            let without_key = http_verdict(app, (method, &target), None).await;
             let open = [Verdict::Unauthenticated, Verdict::Permitted];
-            assert_eq!(nobody, open[usize::from(*rule == Rule::Open)], "{method} {target}");
+            assert_eq!(without_key, open[usize::from(*rule == Rule::Open)], "{method} {target}");
             for (digit, actions) in &roles {
                 let verdict = http_verdict(app, (method, &target), Some(&presented(*digit))).await;
                 let mut expected = expect(*rule, *actions, matches!(*name, "" | "a"));
@@ -285,8 +274,8 @@ async fn the_matrix_of_operations_roles_and_namespaces() {
             || path.starts_with("/duly.v1.Namespaces") && !path.ends_with("/List");
         let names: &[&str] = if has_namespace { &["a", "c", "zz"] } else { &[""] };
         for name in names {
-            let nobody = grpc_verdict(app, path, name, None).await;
-            assert_eq!(nobody == Verdict::Unauthenticated, *rule != Rule::Open, "{path}");
+            let without_key = grpc_verdict(app, path, name, None).await;
+            assert_eq!(without_key == Verdict::Unauthenticated, *rule != Rule::Open, "{path}");
             for (digit, actions) in &roles {
                 let verdict = grpc_verdict(app, path, name, Some(&presented(*digit))).await;
                 let expected = expect(*rule, *actions, matches!(*name, "" | "a"));

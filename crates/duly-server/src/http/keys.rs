@@ -61,18 +61,12 @@ pub(crate) async fn create_key(State(app): State<App>, body: JsonBody) -> Handle
     let presented = generate();
     let caller = call::caller();
     let created_by = caller.key().map_or_else(String::new, |key| key.id.to_string());
+    let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
     let key = ApiKey {
-        id: presented.id.clone(),
-        name: request.name,
-        actions: check_actions(&request.actions)?,
-        namespaces: check_namespaces(&request.namespaces)?,
-        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
         networks: check_networks(&request.networks.unwrap_or_default())?,
         not_before: at(request.not_before, "not_before")?,
         expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
-        disabled: false,
-        created_at: now,
-        created_by,
+        ..ApiKey::new(&presented, request.name, rights, (now, created_by))
     };
     let key = app.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
     let new = NewKey { secret: presented.reveal(), key: Key::from(&key) };

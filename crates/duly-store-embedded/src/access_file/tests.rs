@@ -2,7 +2,7 @@ use std::{path::Path, sync::Arc};
 
 use duly_core::{
     Timestamp,
-    access::{Actions, ApiKey, KeyId, KeySecret, NamespacePattern, PresentedKey},
+    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
 };
 use duly_store::{RestoreState, Store as _};
 use futures::executor::block_on;
@@ -15,19 +15,13 @@ use crate::{
 
 fn admin(digit: u8) -> ApiKey {
     let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
-    ApiKey {
-        name: format!("admin {digit}"),
-        actions: Actions::all(),
-        namespaces: vec![NamespacePattern::new("*").unwrap()],
-        secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
-        id: presented.id,
-        networks: Vec::new(),
-        not_before: None,
-        expires_at: None,
-        disabled: false,
-        created_at: Timestamp::MIN,
-        created_by: "offline".to_owned(),
-    }
+    let rights = (Actions::all(), vec![NamespacePattern::all()]);
+    ApiKey::new(
+        &presented,
+        format!("admin {digit}"),
+        rights,
+        (Timestamp::MIN, "offline".to_owned()),
+    )
 }
 
 fn put(digit: u8) -> AccessChange {

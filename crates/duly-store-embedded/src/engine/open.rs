@@ -196,7 +196,7 @@ impl Engine {
         self.reclaim_all_namespaces();
         self.reclaim();
         let released = self.release_nodes();
-        let is_restored = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
+        let is_restored = access_file::is_restored(disk.as_ref())?;
         let paused = if is_restored { self.pause_all()? } else { 0 };
         self.check_writable()?;
         // If there is no space, the frame stays in memory, and the store opens and waits for space.

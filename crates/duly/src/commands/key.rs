@@ -20,7 +20,7 @@ use duly_api::{
 };
 use duly_core::{
     Invalid, Millis,
-    access::{ApiKey, KeyId, KeySecret, PresentedKey},
+    access::{ApiKey, KeyId, PresentedKey},
     env::Clock as _,
 };
 use duly_store_embedded::{
@@ -222,18 +222,11 @@ fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
     let now = SystemClock.now();
     let presented = generate();
     let built = || -> Result<ApiKey, Invalid> {
+        let rights = (check_actions(&actions)?, check_namespaces(&namespaces)?);
         Ok(ApiKey {
-            id: presented.id.clone(),
-            name: args.name,
-            actions: check_actions(&actions)?,
-            namespaces: check_namespaces(&namespaces)?,
-            secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
             networks: check_networks(&args.network)?,
-            not_before: None,
             expires_at: args.expires.map(|expires| now.saturating_add(expires)),
-            disabled: false,
-            created_at: now,
-            created_by: "offline".to_owned(),
+            ..ApiKey::new(&presented, args.name, rights, (now, "offline".to_owned()))
         })
     };
     let key = built().map_err(Failure::usage)?;
