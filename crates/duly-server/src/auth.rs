@@ -13,6 +13,8 @@
 //! 3. A namespace that a key does not cover is not found, whether or not it exists.
 //! 4. A missing, malformed, unknown, expired or disabled key gets the same answer.
 //! 5. Streams check their key again with each part: a key that was revoked ends them.
+//! 6. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
+//!    a while, and then none.
 
 use std::{
     collections::HashMap,
@@ -25,10 +27,10 @@ use std::{
 
 use axum::response::Response;
 use duly_core::{
-    Code, NamespaceName, Timestamp,
+    Code, Millis, NamespaceName, Timestamp,
     access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
 };
-use duly_store::{AccessRecords, RestoreState};
+use duly_store::{AccessRecords, Error, RestoreState};
 use http::{
     HeaderMap, HeaderValue,
     header::{AUTHORIZATION, WWW_AUTHENTICATE},
@@ -37,8 +39,10 @@ use parking_lot::RwLock;
 
 use crate::problem::Problem;
 
+mod follow;
 pub(crate) mod rules;
 
+pub(crate) use follow::follow;
 pub(crate) use rules::Rule;
 
 /// Begins the value of the header with a key.
@@ -60,6 +64,8 @@ struct Inner {
     root: Option<Arc<ApiKey>>,
     /// `true`: callers of `server.admin_listen` need a key for metrics.
     guards_admin: bool,
+    /// `true`: the keys in use may be out of date, and admit no one.
+    is_stale: AtomicBool,
     table: RwLock<Arc<KeyTable>>,
 }
 
@@ -99,8 +105,8 @@ impl Auth {
             Arc::new(ApiKey::new(presented, "auth.root_key_file".to_owned(), rights, created))
         });
         let is_required = AtomicBool::new(is_required);
-        let table = RwLock::default();
-        Self(Arc::new(Inner { is_required, root, guards_admin, table }))
+        let (is_stale, table) = (AtomicBool::default(), RwLock::default());
+        Self(Arc::new(Inner { is_required, root, guards_admin, is_stale, table }))
     }
 
     /// Uses these records from now on, unless they are older than those in use.
@@ -162,6 +168,7 @@ impl Auth {
         peer: Peer,
         now: Timestamp,
     ) -> Result<Caller, Problem> {
+        self.expect_current()?;
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (value, other) = (values.next(), values.next());
         let text = value.filter(|_| other.is_none()).and_then(|value| value.to_str().ok());
@@ -178,6 +185,17 @@ impl Auth {
             })
         });
         found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(unauthenticated)
+    }
+
+    /// Checks that the keys in use are not out of date.
+    fn expect_current(&self) -> Result<(), Problem> {
+        if !self.0.is_stale.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let reason = "this node has reached no majority of the shards for longer than auth.cache, so it \
+                      does not know which keys are still valid";
+        let retry_after = Millis::from_secs(1);
+        Err(Error::Unavailable { reason: reason.to_owned(), retry_after }.into())
     }
 
     fn find(&self, presented: &PresentedKey, peer: Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
@@ -270,6 +288,7 @@ impl Caller {
             Self::Unidentified => return Err(unauthenticated()),
             Self::Holder(holder) => holder,
         };
+        holder.auth.expect_current()?;
         let found = holder.auth.find(&holder.presented, holder.peer, now);
         let is_same = found.is_some_and(|key| {
             holder.key.actions.is_within(key.actions) && key.namespaces == holder.key.namespaces

@@ -36,4 +36,4 @@ pub use auth::Auth;
 pub use config::Config;
 pub use http::openapi_json;
 pub use listen::Address;
-pub use start::{Running, StartError, StartReport, start};
+pub use start::{Running, StartError, StartReport, open_shared, start};

@@ -30,13 +30,13 @@ use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
 use duly_store_embedded::{SystemClock, Tail, access_file};
 use futures::future::try_join_all;
-use tokio::{sync::watch, time::sleep};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 
 pub use error::StartError;
 
 use self::open::{OpenedStore, Opener};
 use crate::{
-    auth::Auth,
+    auth::{self, Auth},
     config::{Config, key},
     grpc,
     http::{
@@ -87,6 +87,8 @@ pub struct Running {
     app: App,
     store: OpenedStore,
     report: StartReport,
+    /// Background tasks, which end with the server.
+    _tasks: JoinSet<()>,
 }
 
 /// Starts a server on the current tokio runtime.
@@ -101,6 +103,17 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let listeners = listen.map(|address| bind(&config, key!(server.listen), &address.0));
     let listeners = try_join_all(listeners).await?;
     start_on(listeners, config, Box::new(open::open_directory)).await
+}
+
+/// Opens the store of `store.url`, for a command that changes it beside servers or without any. Returns `None`
+/// if the configuration has none.
+///
+/// # Errors
+/// When it cannot be opened now.
+pub async fn open_shared(config: &Config) -> Result<Option<Arc<dyn Store>>, StartError> {
+    let Some(url) = &config.store.url else { return Ok(None) };
+    let options = options::shared_store_options(config, url)?;
+    Ok(Some(Arc::new(open::open_once(config, url, &options).await?)))
 }
 
 async fn bind(
@@ -159,12 +172,23 @@ async fn start_on(
     let serving =
         Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
     let addresses = (listen, admin_listen);
-    let (app, store, report) =
-        open_and_run(&config, (addresses, is_https), auth, progress_sender, opener, metrics)
-            .await?;
+    let (app, store, report) = open_and_run(
+        &config,
+        (addresses, is_https),
+        auth.clone(),
+        progress_sender,
+        opener,
+        metrics,
+    )
+    .await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
-    Ok(Running { serving, app, store, report })
+    let mut tasks = JoinSet::new();
+    let shared = store.as_store();
+    if shared.deployment().is_some() {
+        tasks.spawn(auth::follow(auth, shared, config.auth.cache.to_std()));
+    }
+    Ok(Running { serving, app, store, report, _tasks: tasks })
 }
 
 async fn open_and_run(

@@ -73,12 +73,13 @@ impl AccessFile {
         &self,
         seen: u64,
         change: AccessChange,
+        origin: ChangeOrigin,
     ) -> duly_store::Result<Option<AccessRecords>> {
         let mut records = self.records.lock();
         if records.version != seen {
             return Ok(None);
         }
-        let changed = records.changed(change, ChangeOrigin::Call, self.clock.now())?;
+        let changed = records.changed(change, origin, self.clock.now())?;
         let Err(error) = write(self.disk.as_ref(), &changed) else {
             records.clone_from(&changed);
             return Ok(Some(changed));

@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest,
-    Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome,
-    Settlement, Stats, Store, StoreFuture, TimerView, command,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Error, Forecast,
+    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 use parking_lot::Mutex;
@@ -426,9 +426,10 @@ impl Store for EmbeddedStore {
         &self,
         seen: u64,
         change: AccessChange,
+        origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         let access = Arc::clone(&self.access);
-        let work = move || access.change(seen, change);
+        let work = move || access.change(seen, change, origin);
         if let StoreMode::Inline { .. } = &self.mode {
             return Box::pin(std::future::ready(work()));
         }

@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    access::KnownAccess,
     case::{Case, Control, LiveTimer, SeenBytes},
     change::digits,
     connection::Call,
@@ -57,6 +58,7 @@ pub(crate) struct Deployment {
     /// Polls in a row that found another list better.
     pub(crate) better_for: AtomicU32,
     pub(crate) older: Mutex<OlderMembers>,
+    pub(crate) access: KnownAccess,
     pub(crate) rollbacks: Rollbacks,
     pub(crate) wakeups: Vec<watch::Sender<u64>>,
     pub(crate) announced: broadcast::Sender<Announcement>,
@@ -141,6 +143,7 @@ impl Deployment {
             settling_list: Arc::default(),
             better_for: AtomicU32::default(),
             older: Mutex::new(OlderMembers::new(is_sealed)),
+            access: KnownAccess::default(),
             rollbacks: Rollbacks::new(shards, options.on_rollback),
             wakeups: (0..shards).map(|_| watch::Sender::new(0)).collect(),
             announced: broadcast::Sender::new(ANNOUNCEMENTS),

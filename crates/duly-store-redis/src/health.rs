@@ -140,6 +140,9 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
+        if let Err(error) = self.settle_access(self.access_states().await).await {
+            tracing::debug!(%error, "keys not in every shard yet; the next poll tries again");
+        }
         // Namespaces that need repair stop no others: they are counted, and the store stays ready.
         if digests.len() <= 1 {
             self.remember_lost(BTreeSet::new());

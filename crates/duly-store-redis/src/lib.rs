@@ -53,6 +53,7 @@
 //! the table of keys in `keys.rs` and the bytes in `record.rs`, then `scripts/blocks.lua` and
 //! `scripts/claim.lua`, then `case.rs`.
 
+mod access;
 mod address;
 mod apply;
 mod case;

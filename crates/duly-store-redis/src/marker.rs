@@ -14,6 +14,7 @@ use duly_core::shard::ShardId;
 use duly_store::{Coordinators, Result, query::ShardFault};
 
 use crate::{
+    access::AccessState,
     change::{at_once, flag},
     connection::Call,
     error::damaged,
@@ -25,12 +26,15 @@ use crate::{
 /// Version of the layout of keys in a deployment. Records have a version of their own.
 pub(crate) const FORMAT: u8 = 5;
 
+/// The same once there has been a key: builds that know no keys refuse it.
+pub(crate) const KEYS_FORMAT: u8 = 6;
+
 /// Version of the layout without markers, which is adopted.
 pub(crate) const UNMARKED_FORMAT: u8 = 4;
 
 /// Fields of a marker, in the order in which [`Marker::read`] takes their values.
-pub(crate) const FIELDS: [&str; 9] =
-    ["id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed"];
+pub(crate) const FIELDS: [&str; 10] =
+    ["id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed", "access"];
 
 /// Identity of a deployment, the same in each of its markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub(crate) struct Marker {
     pub(crate) held: Option<u64>,
     /// `true`: no node of an older build can act any more (`older.rs`).
     pub(crate) is_sealed: bool,
+    /// State of the keys of callers.
+    pub(crate) access: AccessState,
 }
 
 /// The coordinator shards of the members, with the list that they followed.
@@ -85,7 +91,9 @@ impl Marker {
         let list = CoordinatorList::read(&list, &before)?;
         let progress = number(next()?).unwrap_or(0);
         let (held, is_sealed) = (number(next()?), next()?.is_some());
-        Ok(Some(Self { identity, format, list, progress, held, is_sealed }))
+        let access = AccessState::parse(&next()?.unwrap_or_default());
+        let access = access.ok_or_else(|| damaged("the state of keys in a marker"))?;
+        Ok(Some(Self { identity, format, list, progress, held, is_sealed, access }))
     }
 }
 
@@ -217,6 +225,8 @@ pub(crate) struct MarkerNote {
     pub(crate) restores: bool,
     /// `true`: no node of an older build can act any more.
     pub(crate) is_sealed: bool,
+    /// `true`: there have been keys of callers.
+    pub(crate) has_keys: bool,
 }
 
 /// Writes a marker.
@@ -231,7 +241,8 @@ pub(crate) async fn write_marker(
     note: MarkerNote,
 ) -> Result<()> {
     let [own, before] = list.texts();
-    let texts = [identity.id.clone(), identity.shards.to_string(), FORMAT.to_string()];
+    let format = if note.has_keys { KEYS_FORMAT } else { FORMAT };
+    let texts = [identity.id.clone(), identity.shards.to_string(), format.to_string()];
     let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
     let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
     let arguments = texts.map(String::into_bytes).chain(flags).collect();

@@ -104,7 +104,11 @@ impl Deployment {
     /// while shard 0 is down knows it. A shard that is down does not get the note.
     async fn seal(&self) {
         let list = self.list.lock().clone();
-        let note = MarkerNote { is_sealed: true, ..MarkerNote::default() };
+        let note = MarkerNote {
+            is_sealed: true,
+            has_keys: self.access.is_used(),
+            ..MarkerNote::default()
+        };
         let marks = (0..self.shards).map(ShardId);
         let marks =
             marks.map(|shard| write_marker(&self.router, shard, &self.identity, &list, note));

@@ -35,8 +35,8 @@ use crate::{
     error::damaged,
     keys::{SHARDS_MAX, place},
     marker::{
-        self, CoordinatorList, FORMAT, Identity, MarkerNote, UNMARKED_FORMAT, fault_of,
-        write_marker,
+        self, CoordinatorList, FORMAT, Identity, KEYS_FORMAT, MarkerNote, UNMARKED_FORMAT,
+        fault_of, write_marker,
     },
     options::Create,
     reply::Reply,
@@ -64,7 +64,8 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let identity = identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
     router.refresh_owners().await?;
-    let (mut lists, mut progress, mut is_sealed) = (Vec::new(), Vec::new(), false);
+    let (mut lists, mut progress, mut access) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_sealed = false;
     for (shard, marker) in marker::read_all(&router, identity.shards).await {
         // A shard that does not reply is polled again while the node runs.
         if let Ok(marker) = marker {
@@ -72,6 +73,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));
+                access.push((shard, marker.access));
                 is_sealed |= marker.is_sealed;
             }
         }
@@ -84,6 +86,9 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     let deployment = Deployment::new(router, identity, list, is_sealed, options);
     for (shard, progress) in progress {
         deployment.rollbacks.note_seen(shard, progress);
+    }
+    for (shard, state) in access {
+        deployment.access.note(shard, state);
     }
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -199,8 +204,9 @@ fn check_record(
     options: &Options,
     address: &str,
 ) -> Opened<DeploymentRecord> {
-    if ![FORMAT, UNMARKED_FORMAT].iter().any(|known| known.to_string() == record.format) {
-        return Err(OpenError::Format { found: record.format, known: FORMAT });
+    let known = [KEYS_FORMAT, FORMAT, UNMARKED_FORMAT];
+    if !known.iter().any(|known| known.to_string() == record.format) {
+        return Err(OpenError::Format { found: record.format, known: KEYS_FORMAT });
     }
     expect_name(&record.identity, options, address)?;
     Ok(record)
@@ -228,8 +234,8 @@ async fn find_surviving(router: &Router, address: &str) -> Opened<Option<Identit
     let polls = at_once(polls).await;
     let found = || polls.iter().filter_map(|poll| poll.as_ref().ok());
     let markers = || found().filter_map(|(_, marker)| marker.clone());
-    if let Some(marker) = markers().find(|marker| marker.format != FORMAT) {
-        return Err(OpenError::Format { found: marker.format.to_string(), known: FORMAT });
+    if let Some(marker) = markers().find(|it| ![FORMAT, KEYS_FORMAT].contains(&it.format)) {
+        return Err(OpenError::Format { found: marker.format.to_string(), known: KEYS_FORMAT });
     }
     let mut identities: Vec<Identity> = markers().map(|marker| marker.identity).collect();
     identities.sort_unstable_by(|a, b| a.id.cmp(&b.id));

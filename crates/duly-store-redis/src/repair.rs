@@ -14,6 +14,14 @@ use crate::{
 
 impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
+        let repaired = self.repair_marker(shard).await?;
+        let states = self.access_states().await;
+        self.settle_access(states).await?;
+        Ok(repaired)
+    }
+
+    /// Makes a shard take calls again, and restores its namespaces.
+    async fn repair_marker(&self, shard: ShardId) -> Result<Repaired> {
         let marker = self.router.marker(shard).await?;
         let held = marker.as_ref().and_then(|marker| marker.held);
         match fault_of(marker.as_ref(), &self.identity.id) {
@@ -59,7 +67,8 @@ impl Deployment {
     ) -> Result<()> {
         let restores = shard == ShardId(0);
         let is_sealed = restores || self.older.lock().is_sealed;
-        let note = MarkerNote { confirms, restores, is_sealed };
+        let has_keys = self.access.is_used();
+        let note = MarkerNote { confirms, restores, is_sealed, has_keys };
         marker::write_marker(&self.router, shard, &self.identity, list, note).await?;
         self.router.set_fault(shard, None);
         Ok(())

@@ -90,6 +90,8 @@ scripts! {
     Index: "index", Writes, [TOMBSTONES];
     Announce: "announce", Writes, [];
     AllocateLanes: "allocate_lanes", Writes, [];
+    Access: "access", Reads, [];
+    ChangeAccess: "change_access", Writes, [];
 }
 
 impl Script {

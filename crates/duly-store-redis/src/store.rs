@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest,
-    MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView, claim, command,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Error, Forecast,
+    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
+    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, claim, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
@@ -190,6 +190,19 @@ impl Store for RedisStore {
         keep: Option<String>,
     ) -> StoreFuture<'_, Repaired> {
         async move { self.deployment.repair_namespace(&name, keep.as_deref()).await }.boxed()
+    }
+
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        async move { self.deployment.read_access(known).await.map_err(Error::of_read) }.boxed()
+    }
+
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+        origin: ChangeOrigin,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        async move { self.deployment.change_access(seen, change, origin).await }.boxed()
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

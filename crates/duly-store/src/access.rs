@@ -62,6 +62,16 @@ pub enum ChangeOrigin {
     Offline,
 }
 
+impl AccessChange {
+    /// Returns the id of the key.
+    pub const fn id(&self) -> &KeyId {
+        match self {
+            Self::Put(key) => &key.id,
+            Self::Delete(id) => id,
+        }
+    }
+}
+
 impl AccessRecords {
     /// Returns `true` if a store has had keys: callers without a key are not admitted.
     pub const fn are_required(&self) -> bool {

@@ -20,6 +20,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::Store;
 
+mod access;
 mod call;
 mod cancel;
 mod cases;

@@ -262,13 +262,14 @@ impl Store for MemoryStore {
         &self,
         seen: u64,
         change: AccessChange,
+        origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         async move {
             let mut records = self.access.lock();
             if records.version != seen {
                 return Ok(None);
             }
-            *records = records.changed(change, ChangeOrigin::Call, self.clocks.now().wall)?;
+            *records = records.changed(change, origin, self.clocks.now().wall)?;
             Ok(Some(records.clone()))
         }
         .boxed()

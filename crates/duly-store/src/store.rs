@@ -7,9 +7,9 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Deployment, Error, Forecast,
-    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
-    SettleOutcome, Settlement, Stats, TimerView,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment, Error,
+    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
+    Result, SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
@@ -203,9 +203,10 @@ pub trait Store: Debug + Send + Sync + 'static {
         &self,
         _seen: u64,
         _change: AccessChange,
+        _origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
-        let allowed = "used with an embedded store: this one keeps no keys yet";
-        async move { Err(Invalid::unseen("keys", allowed).into()) }.boxed()
+        async move { Err(Invalid::unseen("keys", "used with a store that keeps them").into()) }
+            .boxed()
     }
 
     /// Returns a counter that grows when something in a shard became claimable, or will do so earlier than

@@ -201,7 +201,7 @@ pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
 }
 
 /// Runs a command on a single-threaded runtime.
-pub(crate) fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     runtime(Builder::new_current_thread())?.block_on(command)
 }
 

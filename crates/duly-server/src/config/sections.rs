@@ -90,6 +90,9 @@ pub struct Auth {
     /// callers. Only then may `server.listen` and `server.admin_listen` be addresses that other
     /// machines reach without a certificate (`[tls]`) and `auth.mode`.
     pub external: bool,
+    /// Time for which a node admits the keys that it knows while it reaches no majority of the shards
+    /// of Redis, and so does not learn of changes. After it calls with a key get 503.
+    pub cache: TimeSpan<SECOND, DAY, MINUTE>,
 }
 
 /// A means by which callers prove who they are.

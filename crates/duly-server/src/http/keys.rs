@@ -18,7 +18,7 @@ use duly_core::{
     access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey},
     error_code::Retry,
 };
-use duly_store::{AccessChange, AccessRecords};
+use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
 use http::{StatusCode, Uri};
 use rand::Rng;
 
@@ -287,7 +287,7 @@ impl App {
     ) -> Result<Option<AccessRecords>, Problem> {
         let app = self.clone();
         let task = tokio::spawn(async move {
-            let changed = app.store.change_access(seen, change).await;
+            let changed = app.store.change_access(seen, change, ChangeOrigin::Call).await;
             match &changed {
                 Ok(Some(records)) => app.auth.use_records(records.clone()),
                 // After an error in doubt the change may have been made.

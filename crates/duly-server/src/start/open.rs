@@ -265,19 +265,17 @@ async fn open_shared(
     let began = Instant::now();
     let mut pause = Duration::ZERO;
     loop {
-        let source = match RedisStore::open(&options).await {
+        let error = match open_once(config, url, &options).await {
             Ok(store) => {
                 if !pause.is_zero() {
                     tracing::info!(store = %url, after = ?began.elapsed(), "store opened");
                 }
                 return Ok(Arc::new(store));
             }
-            Err(source) => Box::new(source),
+            Err(error) => error,
         };
-        let retry = source.retry();
-        let (url, origin) = (url.clone(), config.origin(key!(store.url)));
-        let error = StartError::Shared { url, origin, source };
-        let Retry::After(first) = retry else {
+        let StartError::Shared { source, .. } = &error else { return Err(error) };
+        let Retry::After(first) = source.retry() else {
             return Err(error);
         };
         pause = (pause * 2).clamp(first.to_std(), PAUSE_MAX);
@@ -285,6 +283,18 @@ async fn open_shared(
         progress.send_replace(StartupProgress { sentence: error.to_string(), progress: None });
         sleep(pause).await;
     }
+}
+
+/// Opens the shared store, and returns the first error.
+pub(super) async fn open_once(
+    config: &Config,
+    url: &StoreUrl,
+    options: &duly_store_redis::Options,
+) -> Result<RedisStore, StartError> {
+    RedisStore::open(options).await.map_err(|source| {
+        let (url, origin) = (url.clone(), config.origin(key!(store.url)));
+        StartError::Shared { url, origin, source: Box::new(source) }
+    })
 }
 
 #[cfg(test)]

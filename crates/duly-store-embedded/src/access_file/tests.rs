@@ -46,9 +46,9 @@ fn p1_keys_survive_a_crash_at_every_operation() {
     for at in 1.. {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
-        block_on(store.change_access(0, put(1))).unwrap().unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
         disk.plan(Fault::CrashAtOp(at));
-        let changed = block_on(store.change_access(1, put(2)));
+        let changed = block_on(store.change_access(1, put(2), ChangeOrigin::Call));
         let is_over = !disk.is_down();
         drop(store);
         let store = open(&disk.crash()).unwrap();
@@ -69,7 +69,7 @@ fn a_crash_within_the_first_change_never_admits_everyone_again() {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
         disk.plan(Fault::CrashAtOp(at));
-        let changed = block_on(store.change_access(0, put(1)));
+        let changed = block_on(store.change_access(0, put(1), ChangeOrigin::Call));
         let is_over = !disk.is_down();
         drop(store);
         let store = open(&disk.crash()).unwrap();
@@ -85,14 +85,14 @@ fn a_crash_within_the_first_change_never_admits_everyone_again() {
 fn a_full_disk_changes_no_key() {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    block_on(store.change_access(0, put(1))).unwrap().unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
     disk.plan(Fault::NoSpaceAtWrite(1));
-    let error = block_on(store.change_access(1, put(2))).unwrap_err();
+    let error = block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(version(&store), 1);
-    block_on(store.change_access(1, put(2))).unwrap().unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap().unwrap();
     disk.plan(Fault::ErrorAtSync(2));
-    let error = block_on(store.change_access(2, put(3))).unwrap_err();
+    let error = block_on(store.change_access(2, put(3), ChangeOrigin::Call)).unwrap_err();
     assert!(matches!(error, Error::InDoubt { .. }), "{error}");
 }
 
@@ -100,7 +100,7 @@ fn a_full_disk_changes_no_key() {
 fn without_its_file_no_caller_is_admitted() {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    block_on(store.change_access(0, put(1))).unwrap().unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
     drop(store);
     disk.corrupt(NAME, 40, 1);
     let error = open(&disk).unwrap_err().to_string();
@@ -115,11 +115,11 @@ fn without_its_file_no_caller_is_admitted() {
 fn changes_name_the_version_that_they_are_based_on() {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    let first = block_on(store.change_access(0, put(1))).unwrap().unwrap();
-    assert_eq!(block_on(store.change_access(0, put(2))).unwrap(), None);
+    let first = block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+    assert_eq!(block_on(store.change_access(0, put(2), ChangeOrigin::Call)).unwrap(), None);
     assert_eq!(block_on(store.read_access(first.version)).unwrap(), None);
     let delete = AccessChange::Delete(admin(1).id);
-    let error = block_on(store.change_access(1, delete)).unwrap_err();
+    let error = block_on(store.change_access(1, delete, ChangeOrigin::Call)).unwrap_err();
     assert!(error.to_string().contains("admin"), "{error}");
     assert_eq!(version(&store), 1);
 }
@@ -130,7 +130,7 @@ fn older_builds_refuse_a_store_with_keys() {
     let store = open(&disk).unwrap();
     let features = |disk: &SimDisk| Manifest::read(disk).unwrap().unwrap().features;
     assert_eq!(features(&disk) & format::KEYS, 0);
-    block_on(store.change_access(0, put(1))).unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
     assert_eq!(features(&disk), format::KNOWN_FEATURES);
     drop(store);
     drop(open(&disk).unwrap());
@@ -148,7 +148,7 @@ fn restored_keys_admit_no_one_until_they_are_confirmed() {
     let restore_state =
         |store: &EmbeddedStore| block_on(store.read_access(u64::MAX)).unwrap().unwrap().restore;
     let store = open(&data);
-    block_on(store.change_access(0, put(1))).unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
     store.backup(&copy, &mut |_| {}).unwrap();
     store.close();
     drop(store);

@@ -19,9 +19,9 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
-    MemberId, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
-    StoreFuture, TimerView,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
+    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page, Ready,
+    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -331,6 +331,19 @@ impl Store for HarnessStore {
         waited: Arc<BTreeSet<NamespaceName>>,
     ) -> StoreFuture<'_, IdlePage> {
         self.store.remove_idle(from, waited)
+    }
+
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.store.read_access(known)
+    }
+
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+        origin: ChangeOrigin,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.store.change_access(seen, change, origin)
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

@@ -1,5 +1,6 @@
 //! Tests against real servers, which they start as child processes.
 
+mod access;
 mod alone;
 mod audit;
 mod blocks;

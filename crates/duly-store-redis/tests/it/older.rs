@@ -121,11 +121,11 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
 async fn unknown_format_is_refused() {
     let server = Server::start(&[]);
     drop(open(&options(&server.url(), 4)).await);
-    for format in ["3", "6"] {
+    for format in ["3", "7"] {
         tell(server.port(), &format!("HSET {RECORD} format {format}"));
         let error = RedisStore::open(&options(&server.url(), 4)).await.expect_err("it is refused");
         assert!(matches!(error, OpenError::Format { .. }), "{error}");
     }
     let refusal = refused(&options(&server.url(), 4)).await;
-    assert!(refusal.contains("format 6"), "{refusal}");
+    assert!(refusal.contains("format 7"), "{refusal}");
 }

@@ -4,8 +4,9 @@
 //! [`cases`] and the `#[test]` functions of [`conformance_tests!`](crate::conformance_tests) cannot differ.
 
 use super::{
-    Case, call, cancel, claim, dead, deployment, durable, fire, forecast, idle, import, intact,
-    lease, limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats, time,
+    Case, access, call, cancel, claim, dead, deployment, durable, fire, forecast, idle, import,
+    intact, lease, limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats,
+    time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces, followed by every topic with its cases.
@@ -193,6 +194,10 @@ macro_rules! conformance_cases {
                 p9_an_announcement_reaches_every_listener,
                 p10_a_cap_is_shared_out_and_never_exceeded,
                 p10_grants_end_with_the_member,
+            }
+            access {
+                p10_keys_change_in_one_order,
+                p1_keys_are_there_after_a_kill,
             }
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,

@@ -6,8 +6,8 @@ use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, ClaimRequest, Claimed, Command, Deployment, Forecast,
-    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
+    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
+    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
     SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -116,8 +116,13 @@ impl<T: StandIn> Store for T {
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         self.behind().read_access(known)
     }
-    fn change_access(&self, seen: u64, change: AccessChange) -> StoreFuture<'_, Option<AccessRecords>> {
-        self.behind().change_access(seen, change)
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+        origin: ChangeOrigin,
+    ) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.behind().change_access(seen, change, origin)
     }
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
         self.behind().wakeups(shard)

@@ -1,8 +1,8 @@
 //! `duly key`: creates, shows, rotates and removes keys of callers. `duly whoami`: the key of the caller.
 //!
 //! 1. A key is printed once, when it is created or rotated.
-//! 2. `create --data` and `confirm` work on a data directory that no server has open: so the first
-//!    administrator comes from someone who may write there.
+//! 2. `create --data` and `confirm` work on a data directory that no server has open, and `--config` on the
+//!    store of a configuration: so the first administrator comes from someone who may write there.
 
 use std::{
     fs,
@@ -19,13 +19,14 @@ use duly_api::{
     },
 };
 use duly_core::{
-    Invalid, Millis,
+    Invalid, Millis, Timestamp,
     access::{ApiKey, KeyId, PresentedKey},
     env::Clock as _,
 };
+use duly_server::config::{self, Config, Source};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options, SystemClock,
-    access_file::{self, AccessChange, ChangeOrigin, RestoreState},
+    access_file::{self, AccessChange, AccessRecords, ChangeOrigin, RestoreState},
 };
 use rand::Rng as _;
 use reqwest::Method;
@@ -64,8 +65,7 @@ enum Action {
         #[arg(long, value_name = "TIME", value_parser = values::duration)]
         keep_old: Option<Millis>,
     },
-    /// Make a key permit nothing until it is enabled
-    Disable(KeyArg),
+    Disable(DisableArgs),
     /// Make a disabled key permit what it did
     Enable(KeyArg),
     /// Remove a key for good
@@ -87,6 +87,21 @@ enum Action {
     },
 }
 
+/// Make a key permit nothing until it is enabled
+#[derive(clap::Args)]
+struct DisableArgs {
+    /// Id of the key: the ten characters after `duly_`
+    #[arg(value_name = "ID", value_parser = key_id, required_unless_present = "all")]
+    id: Option<KeyId>,
+    /// Every key of a store in Redis, because its data are a copy or were restored; create a new
+    /// administrator next. No server is called
+    #[arg(long, conflicts_with = "id", requires = "config")]
+    all: bool,
+    /// The configuration file of a server, which names the store (store.url)
+    #[arg(long, value_name = "FILE", requires = "all")]
+    config: Option<PathBuf>,
+}
+
 /// The id of a key.
 #[derive(clap::Args)]
 struct KeyArg {
@@ -98,8 +113,8 @@ struct KeyArg {
 /// Create a key and print it; it cannot be shown again
 ///
 /// The key of the command must permit all that the new key permits. The first administrator has none:
-/// create it with --data while no server has the data directory open, or with the key of
-/// auth.root_key_file.
+/// create it with --data while no server has the data directory open, with --config in a store that
+/// servers share, or with the key of auth.root_key_file.
 #[derive(clap::Args)]
 struct CreateArgs {
     /// A name for people
@@ -128,6 +143,10 @@ struct CreateArgs {
     /// A data directory that no server has open; it is created if there is none. No server is called
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// The configuration file of a server: the key is created in its store (store.url), also beside
+    /// running servers, or in its data directory (store.data). No server is called
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    config: Option<PathBuf>,
 }
 
 fn key_id(text: &str) -> Result<KeyId, String> {
@@ -146,10 +165,12 @@ pub(crate) fn run(
             let document = json!({ "secret": key.reveal(), "id": key.id.as_str() });
             printer.document(&document.to_string(), || Ok(key.reveal()))
         }
-        Action::Create(args) => match args.data.clone() {
-            Some(data) => create_offline(*args, &data, printer),
-            None => block_on(async { create(*args, &session()?).await }),
+        Action::Create(args) => match (args.data.clone(), args.config.clone()) {
+            (Some(data), _) => create_offline(*args, Place::Directory(data), printer),
+            (None, Some(file)) => create_offline(*args, Place::of_config(file)?, printer),
+            (None, None) => block_on(async { create(*args, &session()?).await }),
         },
+        Action::Disable(DisableArgs { config: Some(file), .. }) => disable_all(file, printer),
         Action::Confirm { data } => {
             let records = access_file::confirm(&data).map_err(unusable)?;
             let document = json!({ "keys": records.keys.len() });
@@ -170,7 +191,10 @@ async fn call(action: Action, session: &Session) -> Outcome {
     match action {
         Action::List => list(session).await,
         Action::Get(KeyArg { id }) => print_key(session, key(Method::GET, &id)).await,
-        Action::Disable(KeyArg { id }) => print_key(session, disable(&id, true)).await,
+        Action::Disable(DisableArgs { id, .. }) => match id {
+            Some(id) => print_key(session, disable(&id, true)).await,
+            None => Ok(()),
+        },
         Action::Enable(KeyArg { id }) => print_key(session, disable(&id, false)).await,
         Action::Rotate { key: KeyArg { id }, keep_old } => {
             let rotate = session.http.service(Method::POST, &["keys", id.as_str(), "rotate"]);
@@ -217,7 +241,27 @@ impl CreateArgs {
     }
 }
 
-fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
+/// The store that a command changes without a server.
+enum Place {
+    /// A data directory that no server has open.
+    Directory(PathBuf),
+    /// A store that servers share.
+    Shared(Box<Config>),
+}
+
+impl Place {
+    /// Returns the store of a configuration file.
+    fn of_config(file: PathBuf) -> Result<Self, Failure> {
+        let source = Source { file: Some(file), ..Source::from_env() };
+        let config = config::load_with_files(&source).map_err(Failure::new)?;
+        Ok(match &config.store.url {
+            Some(_) => Self::Shared(Box::new(config)),
+            None => Self::Directory(config.store.data.to_path_buf()),
+        })
+    }
+}
+
+fn create_offline(args: CreateArgs, place: Place, printer: Printer) -> Outcome {
     let (actions, namespaces) = args.rights();
     let now = SystemClock.now();
     let presented = generate();
@@ -230,11 +274,24 @@ fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
         })
     };
     let key = built().map_err(Failure::usage)?;
+    let put = AccessChange::Put(Box::new(key.clone()));
+    match place {
+        Place::Directory(data) => put_in_directory(&data, put, now)?,
+        Place::Shared(config) => {
+            let is_missing = |records: &AccessRecords| !records.keys.contains_key(&key.id);
+            let put_once = |records: &AccessRecords| is_missing(records).then(|| put.clone());
+            block_on(change_shared(&config, put_once))?;
+        }
+    }
+    print_new(&NewKey { secret: presented.reveal(), key: Key::from(&key) }, printer)
+}
+
+/// Makes a change in a data directory, which is created if there is none.
+fn put_in_directory(data: &Path, put: AccessChange, now: Timestamp) -> Outcome {
     if is_empty(data) {
         let store = EmbeddedStore::open_dir(data, Options::default(), Arc::new(SystemClock));
         store.map_err(unusable)?.close();
     }
-    let put = AccessChange::Put(Box::new(key.clone()));
     let edited =
         access_file::edit(data, |records| records.changed(put, ChangeOrigin::Offline, now));
     if edited.map_err(unusable)?.restore == RestoreState::Unconfirmed {
@@ -242,7 +299,39 @@ fn create_offline(args: CreateArgs, data: &Path, printer: Printer) -> Outcome {
             "the directory was restored from a backup: run `duly key confirm --data DIR` too, or no key is valid",
         );
     }
-    print_new(&NewKey { secret: presented.reveal(), key: Key::from(&key) }, printer)
+    Ok(())
+}
+
+/// Makes changes in a store that servers share, until `next` returns none. Returns their number.
+async fn change_shared(
+    config: &Config,
+    next: impl Fn(&AccessRecords) -> Option<AccessChange>,
+) -> Result<usize, Failure> {
+    let store = duly_server::open_shared(config).await.map_err(Failure::new)?;
+    let store = store.expect("the configuration has store.url");
+    let mut count = 0;
+    loop {
+        let records = store.read_access(u64::MAX).await.map_err(Failure::new)?.unwrap_or_default();
+        let Some(change) = next(&records) else { return Ok(count) };
+        let changed = store.change_access(records.version, change, ChangeOrigin::Offline).await;
+        count += usize::from(changed.map_err(Failure::new)?.is_some());
+    }
+}
+
+/// Disables every key of a store that servers share.
+fn disable_all(file: PathBuf, printer: Printer) -> Outcome {
+    let Place::Shared(config) = Place::of_config(file)? else {
+        let allowed = "the keys of a data directory that was restored permit nothing until `duly key confirm`";
+        return Err(Failure::usage(Invalid::unseen("--all", allowed)));
+    };
+    let disable_one = |records: &AccessRecords| {
+        let enabled = records.keys.values().find(|key| !key.disabled)?;
+        Some(AccessChange::Put(Box::new(ApiKey { disabled: true, ..enabled.clone() })))
+    };
+    let count = block_on(change_shared(&config, disable_one))?;
+    printer.document(&json!({ "disabled": count }).to_string(), || {
+        Ok(format!("{count} keys are disabled; create an administrator with `duly key create`\n"))
+    })
 }
 
 /// Returns `true` if a directory is missing or empty: a store can be created there.

@@ -197,9 +197,14 @@ impl Server {
 
     /// Starts a node of the deployment at this URL. A Cluster may lack replicas.
     pub(crate) fn on_store(url: &str) -> Self {
+        Self::on_store_with(url, &[])
+    }
+
+    /// Starts a node of the deployment at this URL, with these variables of the environment.
+    pub(crate) fn on_store_with(url: &str, settings: &[(&str, &str)]) -> Self {
         let mut command = duly();
         command.args(["serve", "--store", url, "--listen", "127.0.0.1:0"]);
-        command.env("DULY_STORE__ALLOW", "no_replicas");
+        command.env("DULY_STORE__ALLOW", "no_replicas").envs(settings.iter().copied());
         Self::of(Process::of(command))
     }
 

@@ -78,8 +78,8 @@ fn signal_drains_a_node_and_others_take_over() {
 }
 
 /// Returns the members that a node sees, with their number of shards.
-fn members(node: &Server) -> Vec<(String, u64)> {
-    let cluster = node.json(&["cluster"]);
+fn members(node: &Server, arguments: &[&str]) -> Vec<(String, u64)> {
+    let cluster = node.json(&[&["cluster"], arguments].concat());
     let nodes = cluster["nodes"].as_array().expect("a list");
     let of = |node: &serde_json::Value| {
         let run = node["member_id"].as_str().expect("a member id").to_owned();
@@ -90,8 +90,13 @@ fn members(node: &Server) -> Vec<(String, u64)> {
 
 /// Waits until the nodes see this many members that share all shards.
 pub(super) fn agree(nodes: &[&Server], count: usize) {
+    agree_with(nodes, count, &[]);
+}
+
+/// Waits until the nodes see this many members that share all shards; the commands have these arguments.
+pub(super) fn agree_with(nodes: &[&Server], count: usize, arguments: &[&str]) {
     for _ in 0..600 {
-        let seen: Vec<_> = nodes.iter().map(|node| members(node)).collect();
+        let seen: Vec<_> = nodes.iter().map(|node| members(node, arguments)).collect();
         let all = |members: &[(String, u64)]| {
             members.len() == count && members.iter().map(|(_, shards)| shards).sum::<u64>() == 64
         };
@@ -101,7 +106,10 @@ pub(super) fn agree(nodes: &[&Server], count: usize) {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    panic!("they do not agree: {:?}", nodes.iter().map(|node| members(node)).collect::<Vec<_>>());
+    panic!(
+        "they do not agree: {:?}",
+        nodes.iter().map(|node| members(node, arguments)).collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Polls the keys of a store that several nodes share.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use duly_store::Store;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Auth;
+
+/// Time between two polls: a revoked key is refused on every node within a second.
+const POLL_EVERY: Duration = Duration::from_millis(250);
+/// Time-out of a poll.
+const POLL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Polls until it is aborted. `cache` is the time for which keys are used while polls fail.
+pub(crate) async fn follow(auth: Auth, store: Arc<dyn Store>, cache: Duration) {
+    let mut read_at = Instant::now();
+    loop {
+        sleep(POLL_EVERY).await;
+        let began = Instant::now();
+        let read = timeout(POLL_TIMEOUT, store.read_access(auth.records().version)).await;
+        if let Ok(Ok(newer)) = read {
+            if let Some(records) = newer {
+                auth.use_records(records);
+            }
+            read_at = began;
+        }
+        let is_stale = read_at.elapsed() > cache;
+        if auth.0.is_stale.swap(is_stale, Ordering::AcqRel) != is_stale && auth.is_required() {
+            match is_stale {
+                true => tracing::warn!(
+                    "keys not read for longer than auth.cache; calls with a key get 503 until a majority \
+                     of the shards replies"
+                ),
+                false => tracing::info!("keys read again; calls with a key are admitted"),
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+-- Writes keys of callers, unless another change came first. See access.rs.
+--
+-- KEYS  seq
+-- ARGV  1 'changes' | 'all' (instead of what is there)  2 state that this shard must have, or ''  3 next state
+--       4 format that builds must know from now on  then record id, record or '' (removed)
+-- reply 'DONE' | 'OTHER', state of this shard
+expect_marker()
+local marker, records, log = K .. 'marker', K .. 'access', K .. 'access_log'
+-- Changes that are remembered, for callers that know an older state.
+local LOGGED = 1000
+local state = call('HGET', marker, 'access') or ''
+if state ~= ARGV[2] then return { 'OTHER', state } end
+local has_deployment = call('EXISTS', K .. 'deployment') == 1
+if ARGV[1] == 'all' then
+  write('DEL', records, log)
+  write('RPUSH', log, ARGV[3] .. NUL)
+end
+for i = 5, #ARGV, 2 do
+  local id, record = ARGV[i], ARGV[i + 1]
+  if record == '' then write('HDEL', records, id) else write('HSET', records, id, record) end
+  if ARGV[1] == 'changes' then write('RPUSH', log, ARGV[3] .. NUL .. id) end
+end
+write('LTRIM', log, digits(-LOGGED), '-1')
+write('HSET', marker, 'access', ARGV[3], 'format', ARGV[4])
+if has_deployment then write('HSET', K .. 'deployment', 'format', ARGV[4]) end
+flush()
+return { 'DONE' }

@@ -1,0 +1,226 @@
+//! Keys of callers while masters of a Cluster are away, come back without data, or lose a change.
+
+use std::collections::BTreeSet;
+
+use duly_core::{
+    Timestamp,
+    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
+    shard::ShardId,
+};
+use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
+use duly_store_redis::RedisStore;
+
+use crate::{
+    calls::{open, options, refused, until},
+    cluster::Cluster,
+    server::{Server, list, tell},
+};
+
+const SHARDS: u16 = 16;
+
+fn key(digit: u8, actions: Actions) -> ApiKey {
+    let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
+    let rights = (actions, vec![NamespacePattern::all()]);
+    ApiKey::new(&presented, format!("key {digit}"), rights, (Timestamp::MIN, "offline".to_owned()))
+}
+
+fn put(digit: u8) -> AccessChange {
+    let actions = if digit == 0 { Actions::all() } else { Role::Producer.actions() };
+    AccessChange::Put(Box::new(key(digit, actions)))
+}
+
+fn delete(digit: u8) -> AccessChange {
+    AccessChange::Delete(KeyId::generate([digit; 10]))
+}
+
+async fn records(store: &RedisStore) -> Result<AccessRecords, Error> {
+    Ok(store.read_access(u64::MAX).await?.expect("the version is another one"))
+}
+
+/// Returns the digits of the keys.
+async fn digits(store: &RedisStore) -> Result<BTreeSet<u8>, Error> {
+    let keys = records(store).await?.keys;
+    Ok((0..32).filter(|digit| keys.contains_key(&KeyId::generate([*digit; 10]))).collect())
+}
+
+/// Makes a change on top of the newest one.
+async fn change(store: &RedisStore, change: AccessChange) -> Result<AccessRecords, Error> {
+    loop {
+        let seen = records(store).await?.version;
+        let changed = store.change_access(seen, change.clone(), ChangeOrigin::Call).await?;
+        if let Some(records) = changed {
+            return Ok(records);
+        }
+    }
+}
+
+/// Makes a change as soon as the store takes it.
+async fn changed(store: &RedisStore, wanted: AccessChange) {
+    until("the keys are changed", async || change(store, wanted.clone()).await.ok()).await;
+}
+
+/// Returns the states of the keys in the shards of a server.
+fn states(server: &Server) -> BTreeSet<String> {
+    let markers = list(server.port(), "KEYS duly:*:marker");
+    markers.iter().map(|key| tell(server.port(), &format!("HGET {key} access"))).collect()
+}
+
+/// Waits until every shard has the same keys.
+async fn until_settled(store: &RedisStore, cluster: &Cluster) {
+    until("all shards have the same keys", async || {
+        store.poll().await;
+        let all: BTreeSet<_> = cluster.masters.iter().flat_map(states).collect();
+        (all.len() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_survive_the_loss_of_each_master_in_turn() {
+    let mut cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    let other = open(&options(&cluster.url(), SHARDS)).await;
+    changed(&store, put(0)).await;
+    for place in 0..3_u8 {
+        changed(&store, put(place + 1)).await;
+        changed(&store, put(place + 11)).await;
+        cluster.masters[usize::from(place)].kill();
+        // Revoked while a master is away, unless it has the shard that orders changes.
+        let revoked = change(&store, delete(place + 11)).await;
+        match (place, &revoked) {
+            (0, Err(Error::Unavailable { reason, .. })) => {
+                assert!(reason.contains("shard 0"), "{reason}");
+            }
+            (1 | 2, Ok(_)) => {}
+            _ => panic!("master {place}: {revoked:?}"),
+        }
+        for node in [&store, &other] {
+            let digits = digits(node).await.expect("a majority replies");
+            assert!(digits.contains(&(place + 1)), "master {place}: {digits:?}");
+            assert_eq!(digits.contains(&(place + 11)), place == 0, "master {place}: {digits:?}");
+        }
+        cluster.masters[usize::from(place)].start_again();
+        cluster.wait_until_whole();
+        until_settled(&store, &cluster).await;
+        if place == 0 {
+            changed(&store, delete(11)).await;
+        }
+        for node in [&store, &other] {
+            until("the keys are read", async || {
+                digits(node).await.ok().filter(|digits| !digits.contains(&(place + 11)))
+            })
+            .await;
+        }
+    }
+    assert_eq!(digits(&store).await, Ok(BTreeSet::from([0, 1, 2, 3])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_master_revives_no_key() {
+    let mut cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    for digit in [0, 1, 2] {
+        changed(&store, put(digit)).await;
+    }
+    changed(&store, delete(2)).await;
+    // The master of shard 0, which orders changes.
+    let master = &mut cluster.masters[0];
+    master.kill();
+    master.lose_data();
+    master.start_again();
+    cluster.wait_until_whole();
+    let lost = until("the loss is noticed", async || {
+        store.poll().await;
+        let lost = store.health().unavailable_shards;
+        (lost.len() >= 5).then_some(lost)
+    })
+    .await;
+    let expected = BTreeSet::from([0, 1]);
+    assert_eq!(digits(&store).await, Ok(expected.clone()));
+    assert!(change(&store, put(3)).await.is_err(), "keys cannot be changed without shard 0");
+    // A node that starts now requires keys.
+    let other = RedisStore::open(&options(&cluster.url(), SHARDS)).await.expect("it opens");
+    assert_eq!(digits(&other).await, Ok(expected.clone()));
+    for (shard, _) in lost {
+        store.deployment().expect("shared").repair(shard).await.expect("it is repaired");
+    }
+    until_settled(&store, &cluster).await;
+    assert_eq!(digits(&other).await, Ok(expected));
+    changed(&other, put(3)).await;
+    assert_eq!(digits(&store).await, Ok(BTreeSet::from([0, 1, 3])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_shard_0_lost_is_restored() {
+    let cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    changed(&store, put(0)).await;
+    let port = cluster.masters[0].port();
+    let prefix = list(port, "KEYS duly:*:deployment").remove(0);
+    let prefix = prefix.strip_suffix("deployment").expect("it was asked for").to_owned();
+    let state = || tell(port, &format!("HGET {prefix}marker access"));
+    for is_other_change in [false, true] {
+        changed(&store, put(1)).await;
+        let before = state();
+        changed(&store, delete(1)).await;
+        // As after a failover to a replica that did not have the change; or after that and another change
+        // which reached no other shard.
+        let after = state();
+        let (version, _) = after.split_once(':').expect("a version and a tag");
+        let forged = if is_other_change { format!("{version}:ffffffffffffffff") } else { before };
+        tell(port, &format!("HSET {prefix}marker access {forged}"));
+        tell(port, &format!("RPOP {prefix}access_log"));
+        let key = serde_json::to_string(&key(1, Role::Producer.actions())).expect("JSON");
+        let id = KeyId::generate([1; 10]);
+        redis_set(port, &format!("{prefix}access"), &format!("key:{id}"), &key);
+        // A node that starts with no memory of it.
+        let other = RedisStore::open(&options(&cluster.url(), SHARDS)).await.expect("it opens");
+        changed(&other, put(2)).await;
+        until_settled(&other, &cluster).await;
+        for node in [&store, &other] {
+            assert_eq!(digits(node).await, Ok(BTreeSet::from([0, 2])), "{is_other_change}");
+        }
+        changed(&other, delete(2)).await;
+    }
+}
+
+/// Sets a field of a hash to text with spaces and quotes.
+fn redis_set(port: u16, hash: &str, field: &str, value: &str) {
+    let url = format!("redis://127.0.0.1:{port}");
+    let client = redis::Client::open(url).expect("a URL");
+    let mut connection = client.get_connection().expect("a connection");
+    let set = redis::cmd("HSET").arg(hash).arg(field).arg(value).exec(&mut connection);
+    set.expect("it is set");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builds_that_know_no_keys_refuse_the_database() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 1)).await;
+    let key = "duly:{17q}:deployment";
+    assert_eq!(tell(server.port(), &format!("HGET {key} format")), "5");
+    changed(&store, put(0)).await;
+    for key in [key, "duly:{17q}:marker"] {
+        assert_eq!(tell(server.port(), &format!("HGET {key} format")), "6");
+    }
+    drop(store);
+    let store = RedisStore::open(&options(&server.url(), 1)).await.expect("this build knows keys");
+    assert_eq!(digits(&store).await, Ok(BTreeSet::from([0])));
+    tell(server.port(), &format!("HSET {key} format 7"));
+    assert!(refused(&options(&server.url(), 1)).await.contains('7'));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_majority_reads_no_keys() {
+    let mut cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    changed(&store, put(0)).await;
+    cluster.masters[1].kill();
+    cluster.masters[2].kill();
+    let read = store.read_access(0).await;
+    assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+    let shard = ShardId(0);
+    assert!(store.stats(shard, crate::calls::name()).await.is_ok(), "shard 0 replies");
+    let refused = change(&store, put(1)).await;
+    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+}

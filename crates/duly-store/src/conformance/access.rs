@@ -1,0 +1,73 @@
+//! Keys of callers: changes are ordered, leave an administrator, and stay.
+
+use duly_core::{
+    Timestamp,
+    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
+};
+
+use super::{CaseResult, Harness, Restart, scene::Scene};
+use crate::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
+
+fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
+    let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
+    let rights = (actions, vec![NamespacePattern::all()]);
+    let created = (Timestamp::saturating_from_unix_ms(1_800_000_000_000), "offline".to_owned());
+    Box::new(ApiKey::new(&presented, format!("key {digit}"), rights, created))
+}
+
+async fn change(
+    store: &dyn Store,
+    seen: u64,
+    change: AccessChange,
+) -> Result<Option<AccessRecords>, Error> {
+    store.change_access(seen, change, ChangeOrigin::Call).await
+}
+
+async fn records(store: &dyn Store) -> AccessRecords {
+    store.read_access(u64::MAX).await.expect("a read").expect("the version is another one")
+}
+
+pub(super) async fn p10_keys_change_in_one_order(harness: &dyn Harness) -> CaseResult {
+    let store = harness.store();
+    assert_eq!(records(&*store).await, AccessRecords::default());
+    let admin = key(1, Actions::all());
+    let producer = key(2, Role::Producer.actions());
+    let put = |key: &ApiKey| AccessChange::Put(Box::new(key.clone()));
+    let refused = change(&*store, 0, put(&producer)).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "without an administrator: {refused:?}");
+    let first = change(&*store, 0, put(&admin)).await.expect("taken").expect("nothing came first");
+    assert_eq!((first.version, first.keys.len()), (1, 1));
+    assert_eq!(change(&*store, 0, put(&producer)).await, Ok(None), "another change came first");
+    let second = change(&*store, 1, put(&producer)).await.expect("taken").expect("the newest");
+    assert_eq!(second.keys[&producer.id], *producer);
+    assert_eq!(store.read_access(2).await, Ok(None), "the version is known");
+    assert_eq!(store.read_access(1).await, Ok(Some(second.clone())));
+    let last = change(&*store, 2, AccessChange::Delete(admin.id.clone())).await;
+    assert!(matches!(last, Err(Error::Invalid(_))), "the last administrator stays: {last:?}");
+    assert_eq!(records(&*store).await, second, "a refused change changes nothing");
+    let offline = AccessChange::Delete(admin.id.clone());
+    let third = store.change_access(2, offline, ChangeOrigin::Offline).await;
+    let third = third.expect("taken").expect("the newest");
+    assert_eq!((third.version, third.keys.contains_key(&admin.id)), (3, false));
+    assert_eq!(records(&*store).await, third);
+    CaseResult::Whole
+}
+
+pub(super) async fn p1_keys_are_there_after_a_kill(harness: &dyn Harness) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let (admin, removed) = (key(1, Actions::all()), key(2, Role::Consumer.actions()));
+    let puts = [admin.clone(), removed.clone()].map(AccessChange::Put);
+    let changes = puts.into_iter().chain([AccessChange::Delete(removed.id.clone())]);
+    for (version, next) in (0..).zip(changes) {
+        change(&*harness.store(), version, next).await.expect("taken").expect("the newest");
+    }
+    for how in [Restart::Kill, Restart::Clean] {
+        if !scene.restart(how).await {
+            return CaseResult::NotDurable;
+        }
+        let found = records(&*harness.store()).await;
+        assert_eq!((found.version, found.keys.len()), (3, 1), "{how:?}");
+        assert_eq!(found.keys[&admin.id], *admin);
+    }
+    CaseResult::Whole
+}
