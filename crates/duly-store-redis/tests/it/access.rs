@@ -162,6 +162,7 @@ async fn a_change_that_shard_0_lost_is_restored() {
     for is_other_change in [false, true] {
         changed(&store, put(1)).await;
         let before = state();
+        let other = RedisStore::open(&options(&cluster.url(), SHARDS)).await.expect("it opens");
         changed(&store, delete(1)).await;
         // As after a failover to a replica that did not have the change; or after that and another change
         // which reached no other shard.
@@ -173,10 +174,15 @@ async fn a_change_that_shard_0_lost_is_restored() {
         let key = serde_json::to_string(&key(1, Role::Producer.actions())).expect("JSON");
         let id = KeyId::generate([1; 10]);
         redis_set(port, &format!("{prefix}access"), &format!("key:{id}"), &key);
-        // A node that starts with no memory of it.
-        let other = RedisStore::open(&options(&cluster.url(), SHARDS)).await.expect("it opens");
-        changed(&other, put(2)).await;
+        if is_other_change {
+            until("a node reads the other change", async || {
+                digits(&other).await.ok().filter(|digits| digits.contains(&1))
+            })
+            .await;
+        }
         until_settled(&other, &cluster).await;
+        assert_eq!(digits(&other).await, Ok(BTreeSet::from([0])), "{is_other_change}");
+        changed(&other, put(2)).await;
         for node in [&store, &other] {
             assert_eq!(digits(node).await, Ok(BTreeSet::from([0, 2])), "{is_other_change}");
         }
