@@ -126,6 +126,42 @@ pub struct CallerInfo {
     pub key: Option<Key>,
 }
 
+/// A line of the audit log: a change, or a refusal.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AuditRecord {
+    /// The time at which the call began.
+    pub time: Time,
+    /// The id of the caller's key; absent without a valid one.
+    pub key: Option<String>,
+    /// The address of the caller; absent over a Unix socket.
+    pub address: Option<String>,
+    /// `http` or `grpc`.
+    pub protocol: String,
+    /// The operation: method and route, or the method of gRPC.
+    pub operation: String,
+    /// The action that the operation needs; absent if it needs none of them alone.
+    pub action: Option<String>,
+    /// The namespace, as far as the call was read.
+    pub namespace: Option<String>,
+    /// Timers or verdicts that the call named; absent if there is no such number.
+    pub items: Option<u64>,
+    /// `ok`; `denied` (no valid key, or no right); `refused`; `failed` (it may have been done).
+    pub outcome: String,
+    /// The status of HTTP that belongs to the outcome.
+    pub status: u16,
+}
+
+/// A page of the audit log, the newest first.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListAuditResponse {
+    /// The records.
+    pub records: Vec<AuditRecord>,
+    /// The place of the next page; absent at the end.
+    pub cursor: Option<String>,
+}
+
 impl From<&ApiKey> for Key {
     fn from(key: &ApiKey) -> Self {
         let networks = key.networks.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -78,6 +78,8 @@ const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
 const FINDINGS: &[&str] =
     &["file", "record", "lane", "lease", "early", "forgotten", "count", "neglected"];
 
+const AUDIT_TARGETS: &[&str] = &["file", "store"];
+
 macro_rules! metrics {
     ($($ident:ident = $name:literal $kind:ident
         $([$($label:literal: $values:ident),*])? $help:literal;)*) => {
@@ -128,6 +130,8 @@ metrics! {
         "Namespaces with as many dead letters as limits.namespace.max_dead allows: nothing of them is delivered.";
     STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
         "Shards of a store on Redis that take no calls until an operator repairs them. Label: reason (missing, foreign, rolled_back).";
+    AUDIT_DROPPED_TOTAL = "duly_audit_dropped_total" Counter ["target": AUDIT_TARGETS]
+        "Lines of the audit log that were lost, because they could not be written for too long. Label: target (file, store).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
         "Rollbacks of shards of a store on Redis that this node detected: a shard returned with \
          data more than 5 s older.";
@@ -178,6 +182,8 @@ metrics! {
         "Memory of the process that is in RAM (Linux).";
     TLS_CERTIFICATE_EXPIRY = "duly_tls_certificate_expiry_timestamp_seconds" Gauge
         "Unix time at which the server's TLS certificate expires.";
+    ADMIN_KEY_EXPIRY = "duly_admin_key_expiry_timestamp_seconds" Gauge
+        "End of the administrator key that is valid longest, in Unix time; 0 if it has no end, or if no keys are required.";
     READY = "duly_ready" Gauge
         "1 while /readyz returns 200, 0 while it returns the reasons why not.";
     QUARANTINED_TOTAL = "duly_quarantined_total" Counter

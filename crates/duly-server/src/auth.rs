@@ -37,7 +37,7 @@ use http::{
 };
 use parking_lot::RwLock;
 
-use crate::problem::Problem;
+use crate::{call, problem::Problem, telemetry};
 
 mod follow;
 pub(crate) mod rules;
@@ -114,6 +114,9 @@ impl Auth {
         let mut present = self.0.table.write();
         if records.version >= present.records.version {
             self.0.is_required.fetch_or(records.are_required(), Ordering::Release);
+            if records.are_required() {
+                telemetry::set_admin_key_end(records.admin_end());
+            }
             let keys = records.keys.iter().map(|(id, key)| (id.clone(), Arc::new(key.clone())));
             *present = Arc::new(KeyTable { keys: keys.collect(), records: Arc::new(records) });
         }
@@ -134,32 +137,31 @@ impl Auth {
         self.0.guards_admin && self.is_required()
     }
 
-    /// Admits a call of an operation with this rule.
+    /// Admits a call of an operation with this rule. Returns the id of the caller's key too, also if the
+    /// call is denied.
     pub(crate) fn admit(
         &self,
         rule: Rule,
         headers: &HeaderMap,
         peer: Peer,
         now: Timestamp,
-    ) -> Result<Caller, Problem> {
+    ) -> (Option<KeyId>, Result<Caller, Problem>) {
         if !self.is_required() {
-            return Ok(Caller::Anyone);
+            return (None, Ok(Caller::Anyone));
         }
         let caller = self.authenticate(headers, peer, now);
-        match (rule, caller) {
+        let key = caller.as_ref().ok().and_then(Caller::key).map(|key| key.id.clone());
+        let admitted = match (rule, caller) {
             (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
             (Rule::AnyKey, caller) => caller,
             (Rule::Needs(action), caller) => {
-                let caller = caller?;
-                caller.check(action)?;
-                Ok(caller)
+                caller.and_then(|caller| caller.check(action).map(|()| caller))
             }
-            (Rule::NeedsAll, caller) => {
-                let caller = caller?;
-                Action::ALL.into_iter().try_for_each(|action| caller.check(action))?;
-                Ok(caller)
-            }
-        }
+            (Rule::NeedsAll, caller) => caller.and_then(|caller| {
+                Action::ALL.into_iter().try_for_each(|action| caller.check(action)).map(|()| caller)
+            }),
+        };
+        (key, admitted)
     }
 
     fn authenticate(
@@ -238,6 +240,7 @@ impl Caller {
         let Self::Holder(holder) = self else {
             return Err(unauthenticated());
         };
+        call::note(|notes| notes.is_denied = true);
         let (id, has) = (&holder.key.id, holder.key.actions);
         let detail = format!(
             "the key in authorization, {id}, permits {has}, and this call needs the action {:?}: use \
@@ -262,6 +265,10 @@ impl Caller {
 
     /// Checks that the caller may use a namespace.
     pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
+        call::note(|notes| {
+            notes.namespace = Some(name.clone());
+            notes.is_denied |= !self.covers(name.as_str());
+        });
         match self {
             Self::Anyone => Ok(()),
             Self::Unidentified => Err(unauthenticated()),
@@ -296,6 +303,14 @@ impl Caller {
         if is_same { Ok(()) } else { Err(unauthenticated()) }
     }
 
+    /// Returns the address of the caller, if it has a key.
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Anyone | Self::Unidentified => Peer(None),
+            Self::Holder(holder) => holder.peer,
+        }
+    }
+
     /// Returns the key of the caller.
     pub(crate) fn key(&self) -> Option<&ApiKey> {
         match self {
@@ -327,4 +342,4 @@ pub(crate) fn challenge(response: &mut Response) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -39,8 +39,8 @@ pub use keys::key;
 pub use numbers::{Bytes, Integer, TimeSpan};
 pub use pages::{example_toml, reference_markdown};
 pub use sections::{
-    AllowLoopback, Auth, AuthMode, Defaults, Delivery, Drain, Limits, Log, Server, Store, Tls,
-    TlsVersion, Webhook,
+    AllowLoopback, Audit, AuditLevel, Auth, AuthMode, Defaults, Delivery, Drain, Limits, Log,
+    Server, Store, Tls, TlsVersion, Webhook,
 };
 pub use store_url::StoreUrl;
 pub use texts::{
@@ -90,6 +90,8 @@ pub struct Config {
     pub server: Server,
     /// `[auth]`.
     pub auth: Auth,
+    /// `[audit]`.
+    pub audit: Audit,
     /// `[tls]`.
     pub tls: Tls,
     /// `[store]`.

@@ -12,6 +12,7 @@
 
 mod app;
 mod apply;
+mod audit;
 mod backup;
 pub(crate) mod batch;
 pub(crate) mod body;
@@ -120,6 +121,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::get_key, keys::patch_key, keys::delete_key))
         .routes(routes!(keys::rotate_key))
         .routes(routes!(keys::whoami))
+        .routes(routes!(audit::list_audit))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

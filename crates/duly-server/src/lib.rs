@@ -17,6 +17,7 @@
 //!
 //! Start reading at [`http::router`]; the bodies are those of `duly-api`.
 
+mod audit;
 mod auth;
 mod call;
 pub mod config;
@@ -32,6 +33,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod tests;
 
+pub use audit::Audit;
 pub use auth::Auth;
 pub use config::Config;
 pub use http::openapi_json;

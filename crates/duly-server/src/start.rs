@@ -234,6 +234,13 @@ async fn open_and_run(
         open_time,
         tail: store.tail(),
     };
+    let audit = match options::audit(config, &store_port) {
+        Ok(audit) => audit,
+        Err(error) => {
+            store.close().await?;
+            return Err(error);
+        }
+    };
     let node_options = options::node_options(config, &report.listen);
     let node =
         Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
@@ -247,6 +254,7 @@ async fn open_and_run(
         },
         guard: options::guard(config, &report.listen),
         auth,
+        audit,
         addresses,
         limits: options::http_limits(config),
         backups: store.backups(config),
@@ -306,6 +314,7 @@ impl Running {
             _ = drained => {}
             () = cut_off => {}
         }
+        app.audit.flush().await;
         store.close().await
     }
 }

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use duly_core::metric_names::{self as names, ALL, Kind, Metric, OPERATIONS, OUTCOMES};
+use duly_core::{
+    Timestamp,
+    metric_names::{self as names, ALL, Kind, Metric, OPERATIONS, OUTCOMES},
+};
 use duly_store::{Health, Outcome, Refusal, query::ShardFault};
 use http::StatusCode;
 use metrics::{
@@ -105,6 +108,12 @@ fn begin_at_zero(metric: &'static Metric) {
 #[expect(clippy::cast_precision_loss)]
 fn set(name: &'static str, value: u64) {
     gauge!(name).set(value as f64);
+}
+
+/// Sets the end of the administrator key that is valid longest; `None` if it has no end.
+pub(crate) fn set_admin_key_end(end: Option<Timestamp>) {
+    // Zero stands for no end.
+    set(names::ADMIN_KEY_EXPIRY, end.map_or(0, |end| (end.unix_ms() / 1_000).max(1)));
 }
 
 fn refresh(health: &Health) {

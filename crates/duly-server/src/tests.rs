@@ -29,6 +29,7 @@ use tonic::{Status, Streaming};
 use tower::{ServiceExt, util::MapRequest};
 
 use crate::{
+    audit::Audit,
     auth::Auth,
     http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts},
     telemetry::Metrics,
@@ -110,6 +111,14 @@ impl TestServer {
 
     /// Starts a server with this authentication and the namespace `a`.
     pub(crate) async fn start_with(auth: Auth) -> Self {
+        Self::start_audited(auth, |_| Audit::off()).await
+    }
+
+    /// Starts a server with this authentication, this audit log and the namespace `a`.
+    pub(crate) async fn start_audited(
+        auth: Auth,
+        audit: impl FnOnce(&Arc<dyn Store>) -> Audit,
+    ) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
         let claims = Arc::<ClaimCounts>::default();
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
@@ -118,6 +127,7 @@ impl TestServer {
         let node =
             Node::start(Arc::clone(&store), Arc::new(PendingSink), Arc::clone(&clock), options);
         let app = App::new(Parts {
+            audit: audit(&store),
             store,
             node,
             clock,

@@ -22,8 +22,9 @@ pub use duly_store::{AccessChange, AccessRecords, ChangeOrigin, RestoreState};
 use parking_lot::Mutex;
 
 use crate::{
-    disk::{self, Disk, Lock, RealDisk},
+    disk::{Disk, Lock, RealDisk},
     format,
+    json_file::JsonFile,
     manifest::{self, Manifest},
     open::OpenError,
 };
@@ -32,9 +33,7 @@ use crate::{
 pub(crate) const NAME: &str = "KEYS";
 /// Name of the file until it is durable.
 pub(crate) const TEMPORARY: &str = "KEYS.tmp";
-const MAGIC: &str = "duly keys 1 ";
-/// Bytes of the first line.
-const HEAD_BYTES: usize = MAGIC.len() + 9;
+const FILE: JsonFile = JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly keys 1 " };
 
 /// The keys of an open store.
 #[derive(Debug)]
@@ -157,9 +156,7 @@ pub fn exists(path: &Path) -> bool {
 /// are no keys.
 pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, OpenError> {
     let Some(records) = load(source)? else { return Ok(None) };
-    let bytes = encode(&records);
-    disk::replace(target, [TEMPORARY, NAME], &bytes)?;
-    Ok(Some(bytes.len() as u64))
+    Ok(Some(FILE.save(target, &records)?))
 }
 
 /// Reads the keys of a directory. Those of a restored directory need a confirmation, even if that is not noted
@@ -184,16 +181,7 @@ fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
 
 /// Reads the file; `None` if there is none.
 fn load(disk: &dyn Disk) -> Result<Option<AccessRecords>, OpenError> {
-    let bytes = disk.open(NAME).and_then(|file| {
-        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
-        file.read_exact_at(0, &mut bytes)?;
-        Ok(bytes)
-    });
-    match bytes {
-        Ok(bytes) => decode(&bytes).map(Some).map_err(OpenError::Keys),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    FILE.load(disk)?.transpose().map_err(OpenError::Keys)
 }
 
 /// Returns `true` before the first start of a restored directory.
@@ -207,24 +195,8 @@ fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
         manifest.features |= format::KEYS;
         manifest.write(disk)?;
     }
-    Ok(disk::replace(disk, [TEMPORARY, NAME], &encode(records))?)
-}
-
-fn encode(records: &AccessRecords) -> Vec<u8> {
-    let json = serde_json::to_vec_pretty(records).expect("keys are text and numbers");
-    let mut bytes = format!("{MAGIC}{:08x}\n", crc32c::crc32c(&json)).into_bytes();
-    bytes.extend(json);
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Result<AccessRecords, String> {
-    let (head, json) =
-        bytes.split_at_checked(HEAD_BYTES).ok_or_else(|| "it is too short".to_owned())?;
-    let expected = format!("{MAGIC}{:08x}\n", crc32c::crc32c(json));
-    if head != expected.as_bytes() {
-        return Err("its first line does not fit the rest".to_owned());
-    }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    FILE.save(disk, records)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! `docs/internals/disk-format.md`.
 
 pub mod access_file;
+mod audit_file;
 pub mod backup;
 pub mod check;
 mod checkpoint;
@@ -28,6 +29,7 @@ mod files;
 mod format;
 mod index;
 mod journal;
+mod json_file;
 mod manifest;
 mod numbered;
 mod open;

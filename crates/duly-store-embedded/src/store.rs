@@ -4,9 +4,9 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Error, Forecast,
-    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
+    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
+    Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
+    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 use parking_lot::Mutex;
@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     access_file::AccessFile,
+    audit_file::AuditFile,
     disk::{Disk, RealDisk},
     engine::{
         Engine,
@@ -27,8 +28,10 @@ use crate::{
 };
 
 mod backup;
+mod inline;
 mod requests;
 
+use inline::{run_inline, settle_down, write_durably};
 use requests::UnreceivedClaim;
 
 /// An open data directory.
@@ -39,6 +42,7 @@ pub struct EmbeddedStore {
     report: OpenReport,
     terminal: Terminal,
     access: Arc<AccessFile>,
+    audit: Arc<AuditFile>,
     /// Held by the backup in progress.
     backup: Mutex<()>,
 }
@@ -92,7 +96,7 @@ impl EmbeddedStore {
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
-        let (engine, report, access) = open_engine(&disk, options, clock, progress)?;
+        let (engine, report, access, audit) = open_engine(&disk, options, clock, progress)?;
         let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
             wakeups: Arc::new(watch::Sender::new(0)),
@@ -103,7 +107,7 @@ impl EmbeddedStore {
             .map_err(OpenError::no_thread)?;
         let terminal = shared.terminal.clone();
         let mode = StoreMode::Threads { shared, engine: Mutex::new(Some(thread)) };
-        Ok(Self { mode, disk, report, terminal, access, backup: Mutex::new(()) })
+        Ok(Self { mode, disk, report, terminal, access, audit, backup: Mutex::new(()) })
     }
 
     /// Opens a disk without any thread: each call is carried out, written and synced before it returns.
@@ -116,7 +120,7 @@ impl EmbeddedStore {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
-        let (engine, report, access) = open_engine(&disk, options, clock, &mut |_| {})?;
+        let (engine, report, access, audit) = open_engine(&disk, options, clock, &mut |_| {})?;
         let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
@@ -125,6 +129,7 @@ impl EmbeddedStore {
             report,
             terminal,
             access,
+            audit,
             backup: Mutex::new(()),
         })
     }
@@ -197,12 +202,13 @@ fn open_engine(
     options: Options,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(OpenProgress),
-) -> std::result::Result<(Engine, OpenReport, Arc<AccessFile>), OpenError> {
+) -> std::result::Result<(Engine, OpenReport, Arc<AccessFile>, Arc<AuditFile>), OpenError> {
     options.check().map_err(OpenError::Options)?;
     let lock = disk.lock()?;
     let (engine, report) = Engine::open(Arc::clone(disk), options, Arc::clone(&clock), progress)?;
-    let access = AccessFile::open(Arc::clone(disk), clock, lock)?;
-    Ok((engine, report, Arc::new(access)))
+    let access = AccessFile::open(Arc::clone(disk), Arc::clone(&clock), lock)?;
+    let audit = AuditFile::open(Arc::clone(disk), clock)?;
+    Ok((engine, report, Arc::new(access), Arc::new(audit)))
 }
 
 /// Returns the result of a call after its records are written or durable. A refused call wrote nothing,
@@ -221,55 +227,26 @@ fn received<T: Send + 'static>(
     })
 }
 
-fn run_inline<T>(
-    engine: &mut Engine,
-    wakeups: &watch::Sender<u64>,
-    work: impl FnOnce(&mut Engine) -> Result<T>,
-) -> Result<T> {
-    if engine.is_stalled() {
-        engine.begin_step();
-        // Without space the store is not usable; the next check returns that.
-        write_durably(engine).ok();
-    }
-    engine.check_usable()?;
-    settle_down(engine)?;
-    let result = work(engine);
-    write_durably(engine).map_err(|error| match error {
-        // The frame stays in memory, with the changes of this call, and is written when there is space.
-        Error::Unavailable { reason, .. } => Error::InDoubt { reason },
-        error => error,
-    })?;
-    settle_down(engine)?;
-    if engine.take_wake() {
-        wakeups.send_modify(|count| *count += 1);
-    }
-    result
-}
-
-/// Runs steps until there is nothing more to do without waiting, background work included.
-fn settle_down(engine: &mut Engine) -> Result<()> {
-    loop {
-        engine.begin_step();
-        write_durably(engine)?;
-        let work = engine.take_work();
-        if work.is_empty() && !engine.is_busy() {
-            return Ok(());
+impl EmbeddedStore {
+    /// Writes a file beside the engine, on a thread of its own: the engine's thread would keep timers waiting
+    /// for the disk.
+    fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        if let StoreMode::Inline { .. } = &self.mode {
+            return Box::pin(std::future::ready(work()));
         }
-        for work in work {
-            work()(engine);
-        }
+        let (reply, answer) = oneshot::channel();
+        let started = std::thread::Builder::new()
+            .name("duly-file".to_owned())
+            .spawn(move || drop(reply.send(work())));
+        let pushed = started.map(drop).map_err(|error| Error::Unavailable {
+            reason: OpenError::no_thread(error).to_string(),
+            retry_after: duly_core::Millis::from_secs(1),
+        });
+        received(pushed, answer)
     }
-}
-
-/// Writes and syncs the appended records.
-fn write_durably(engine: &mut Engine) -> Result<()> {
-    if let Some(mark) = engine.commit()? {
-        if let Err(error) = mark.file.sync_data() {
-            return Err(engine.sync_failed(&error));
-        }
-        engine.synced(mark.lsn, mark.position);
-    }
-    Ok(())
 }
 
 impl Store for EmbeddedStore {
@@ -429,20 +406,21 @@ impl Store for EmbeddedStore {
         origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         let access = Arc::clone(&self.access);
-        let work = move || access.change(seen, change, origin);
-        if let StoreMode::Inline { .. } = &self.mode {
-            return Box::pin(std::future::ready(work()));
-        }
-        // The engine's thread would keep timers waiting for the disk.
-        let (reply, answer) = oneshot::channel();
-        let started = std::thread::Builder::new()
-            .name("duly-keys".to_owned())
-            .spawn(move || drop(reply.send(work())));
-        let pushed = started.map(drop).map_err(|error| Error::Unavailable {
-            reason: OpenError::no_thread(error).to_string(),
-            retry_after: duly_core::Millis::from_secs(1),
-        });
-        received(pushed, answer)
+        self.beside(move || access.change(seen, change, origin))
+    }
+
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        let audit = Arc::clone(&self.audit);
+        self.beside(move || audit.append(entries))
+    }
+
+    fn read_audit(
+        &self,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<AuditEntry>> {
+        let page = self.audit.page(before, limit);
+        Box::pin(async { Ok(page) })
     }
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {

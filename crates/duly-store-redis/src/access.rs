@@ -27,6 +27,7 @@ use crate::{
     deployment::Deployment,
     error::{damaged, in_doubt, unavailable},
     marker::KEYS_FORMAT,
+    reply::Reply,
     script::Script,
 };
 
@@ -80,6 +81,11 @@ impl AccessState {
         }
         let (version, tag) = text.split_once(':')?;
         Some(Self { version: version.parse().ok()?, tag: tag.to_owned() })
+    }
+
+    /// Parses the next text of a reply.
+    pub(crate) fn from_reply(reply: &mut Reply) -> Result<Self> {
+        Self::parse(&reply.text()?).ok_or_else(|| damaged("the state of keys"))
     }
 
     fn to_text(&self) -> String {
@@ -365,8 +371,7 @@ impl Deployment {
     ) -> Result<(Timestamp, AccessState, WriteMode, Records)> {
         let arguments = vec![since.to_text().into_bytes()];
         let mut reply = self.call_script(shard, Script::Access, arguments).await?;
-        let (now, state) = (reply.time()?, reply.text()?);
-        let state = AccessState::parse(&state).ok_or_else(|| damaged("the state of keys"))?;
+        let (now, state) = (reply.time()?, AccessState::from_reply(&mut reply)?);
         let mode = match reply.text()?.as_str() {
             "all" => WriteMode::All,
             _ => WriteMode::Changes,
@@ -395,7 +400,7 @@ impl Deployment {
         if reply.text()? == "DONE" {
             return Ok(None);
         }
-        AccessState::parse(&reply.text()?).map(Some).ok_or_else(|| damaged("the state of keys"))
+        AccessState::from_reply(&mut reply).map(Some)
     }
 }
 

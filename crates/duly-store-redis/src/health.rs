@@ -9,6 +9,7 @@ use duly_store::{Health, Result, query::ShardFault};
 use tokio::time::Instant;
 
 use crate::{
+    access::AccessState,
     change::{at_once, digits, flag},
     deployment::Deployment,
     marker::{CoordinatorList, describe},
@@ -115,13 +116,14 @@ impl Deployment {
         let servers = self.router.owners().len();
         let mut sums = Health::default();
         let mut newest = self.list.lock().clone();
-        let mut digests = BTreeSet::new();
+        let (mut digests, mut states) = (BTreeSet::new(), Vec::new());
         for shard in (0..self.shards).map(ShardId) {
             // A shard that fails half-way counts nothing.
             let mut with_own = sums.clone();
             match self.sum(shard, &mut with_own).await {
-                Ok((digest, list)) => {
+                Ok((digest, list, access)) => {
                     digests.insert(digest);
+                    states.push((shard, access));
                     sums = with_own;
                     if list.own.version > newest.own.version {
                         newest = list;
@@ -140,7 +142,7 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
-        if let Err(error) = self.settle_access(self.access_states().await).await {
+        if let Err(error) = self.settle_access(states).await {
             tracing::debug!(%error, "keys not in every shard yet; the next poll tries again");
         }
         // Namespaces that need repair stop no others: they are counted, and the store stays ready.
@@ -169,12 +171,16 @@ impl Deployment {
     }
 
     /// Adds the counts of one shard to the sums. Each shard has every namespace, so of those the maximum
-    /// counts. Returns the digest of the names and numbers of its namespaces, and its list of coordinator
-    /// shards.
-    async fn sum(&self, shard: ShardId, sums: &mut Health) -> Result<(u64, CoordinatorList)> {
+    /// counts. Returns the digest of the names and numbers of its namespaces, its list of coordinator
+    /// shards, and the state of its keys.
+    async fn sum(
+        &self,
+        shard: ShardId,
+        sums: &mut Health,
+    ) -> Result<(u64, CoordinatorList, AccessState)> {
         let (mut namespaces_paused, mut digest) = (0, 0_u64);
         let mut after = Vec::new();
-        let list = loop {
+        let (list, access) = loop {
             let arguments =
                 |strict| vec![flag(strict), b"names".to_vec(), after.clone(), digits(PAGE)];
             let (_, _, mut reply) = self.call_swept(shard, Script::Health, arguments).await?;
@@ -192,8 +198,9 @@ impl Deployment {
             sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
             let list = CoordinatorList::from_reply(&mut reply)?;
             self.rollbacks.note_seen(shard, reply.number()?);
+            let access = AccessState::from_reply(&mut reply)?;
             if after.is_empty() {
-                break list;
+                break (list, access);
             }
         };
         sums.namespaces_paused = sums.namespaces_paused.max(namespaces_paused);
@@ -206,7 +213,7 @@ impl Deployment {
             let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
             sums.oldest_due_age = sums.oldest_due_age.max(age);
             if after.is_empty() {
-                return Ok((digest, list));
+                return Ok((digest, list, access));
             }
         }
     }

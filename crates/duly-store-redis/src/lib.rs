@@ -56,6 +56,7 @@
 mod access;
 mod address;
 mod apply;
+mod audit;
 mod case;
 mod change;
 mod checks;

@@ -90,6 +90,8 @@ scripts! {
     Index: "index", Writes, [TOMBSTONES];
     Announce: "announce", Writes, [];
     AllocateLanes: "allocate_lanes", Writes, [];
+    Audit: "audit", Reads, [];
+    AppendAudit: "append_audit", Writes, [];
     Access: "access", Reads, [];
     ChangeAccess: "change_access", Writes, [];
 }
@@ -128,6 +130,7 @@ impl Script {
                     | Self::AllocateLanes
                     | Self::Index
                     | Self::Progress
+                    | Self::AppendAudit
             )
     }
 

@@ -4,9 +4,10 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Error, Forecast,
-    ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, claim, command,
+    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
+    Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
+    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, claim,
+    command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
@@ -203,6 +204,19 @@ impl Store for RedisStore {
         origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         async move { self.deployment.change_access(seen, change, origin).await }.boxed()
+    }
+
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        async move { self.deployment.append_audit(&entries).await }.boxed()
+    }
+
+    fn read_audit(
+        &self,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<AuditEntry>> {
+        async move { self.deployment.read_audit(before, limit).await.map_err(Error::of_read) }
+            .boxed()
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

@@ -83,6 +83,14 @@ impl AccessRecords {
         self.keys.values().any(|key| key.is_admin() && key.is_valid(now))
     }
 
+    /// Returns the end of the enabled administrator key that is valid longest; `None` if it has no end, and
+    /// the beginning of time if there is no such key.
+    pub fn admin_end(&self) -> Option<Timestamp> {
+        let admins = self.keys.values().filter(|key| key.is_admin() && !key.disabled);
+        let ends: Option<Vec<Timestamp>> = admins.map(|key| key.expires_at).collect();
+        ends.map(|ends| ends.into_iter().max().unwrap_or(Timestamp::MIN))
+    }
+
     /// Returns the records after a change.
     ///
     /// # Errors
@@ -142,6 +150,10 @@ mod tests {
         assert_eq!((one.version, one.are_required(), first.are_required()), (1, true, false));
         let two = change(&one, producer, call).unwrap();
         assert_eq!((two.version, two.keys.len()), (2, 2));
+        assert_eq!((first.admin_end(), two.admin_end()), (Some(Timestamp::MIN), None));
+        let ends = ApiKey { expires_at: Some(NOW), ..*admin.clone() };
+        let ending = change(&two, AccessChange::Put(Box::new(ends)), offline).unwrap();
+        assert_eq!(ending.admin_end(), Some(NOW));
         let delete = AccessChange::Delete(admin.id.clone());
         assert!(change(&two, delete.clone(), call).is_err());
         let disabled = AccessChange::Put(Box::new(ApiKey { disabled: true, ..*admin.clone() }));

@@ -20,6 +20,7 @@
 //! The port does not know about sockets, HTTP or fairness between lanes. Start reading at [`Store`].
 
 pub mod access;
+pub mod audit;
 pub mod claim;
 pub mod command;
 pub mod conformance;
@@ -36,6 +37,7 @@ mod store;
 pub mod token;
 
 pub use access::{AccessChange, AccessRecords, ChangeOrigin, RestoreState};
+pub use audit::{AuditEntries, AuditEntry, AuditId};
 pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, MemberId, Owner, Ready, ReadyCursor, ReadyLane,
 };

@@ -22,9 +22,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
-    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page, Ready,
-    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
+    AccessChange, AccessRecords, AuditEntries, AuditEntry, AuditId, ChangeOrigin, ClaimRequest,
+    Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId,
+    Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
+    TimerView, command,
     error::Result,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, NAMESPACES_MAX, Namespace, Put},
 };
@@ -52,6 +53,7 @@ pub struct MemoryStore {
     members: Option<Members>,
     namespaces_max: u64,
     access: Mutex<AccessRecords>,
+    audit: Mutex<AuditEntries>,
 }
 
 impl MemoryStore {
@@ -65,6 +67,7 @@ impl MemoryStore {
             members: None,
             namespaces_max: NAMESPACES_MAX,
             access: Mutex::default(),
+            audit: Mutex::default(),
         }
     }
 
@@ -273,6 +276,20 @@ impl Store for MemoryStore {
             Ok(Some(records.clone()))
         }
         .boxed()
+    }
+
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        self.audit.lock().append(entries, self.clocks.now().wall);
+        async { Ok(()) }.boxed()
+    }
+
+    fn read_audit(
+        &self,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<AuditEntry>> {
+        let page = self.audit.lock().page(before, limit);
+        async { Ok(page) }.boxed()
     }
 
     fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {

@@ -7,9 +7,9 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment, Error,
-    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
-    Result, SettleOutcome, Settlement, Stats, TimerView,
+    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
+    Deployment, Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page,
+    Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
@@ -207,6 +207,20 @@ pub trait Store: Debug + Send + Sync + 'static {
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         async move { Err(Invalid::unseen("keys", "used with a store that keeps them").into()) }
             .boxed()
+    }
+
+    /// Adds entries to the audit log, which is bounded. An entry that is there already stays.
+    fn append_audit(&self, _entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        async { Ok(()) }.boxed()
+    }
+
+    /// Returns at most `limit` entries of the audit log before an id, the newest first.
+    fn read_audit(
+        &self,
+        _before: Option<AuditId>,
+        _limit: usize,
+    ) -> StoreFuture<'_, Vec<AuditEntry>> {
+        async { Ok(Vec::new()) }.boxed()
     }
 
     /// Returns a counter that grows when something in a shard became claimable, or will do so earlier than

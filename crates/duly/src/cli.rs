@@ -15,8 +15,8 @@ use crate::{
     Outcome,
     args::{self, TimerArg},
     commands::{
-        batch, cancel, cluster, config, dead, documents, export, get, health, import, key, list,
-        metrics, namespace, pull, receive, reschedule, resume, schedule, serve, store, top,
+        audit, batch, cancel, cluster, config, dead, documents, export, get, health, import, key,
+        list, metrics, namespace, pull, receive, reschedule, resume, schedule, serve, store, top,
     },
     failure::Failure,
     http::{Call, Http},
@@ -81,6 +81,7 @@ enum Command {
     Key(key::Args),
     /// Show the key that the command sends, and its rights
     Whoami,
+    Audit(audit::Args),
     Store(store::Args),
     Config(config::Args),
     #[cfg(feature = "bench")]
@@ -148,6 +149,7 @@ impl Cli {
             Command::Import(args) => block_on(async { import::run(args, &session()?).await }),
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Key(args) => key::run(args, printer, session),
+            Command::Audit(args) => block_on(async { audit::run(args, &session()?).await }),
             Command::Whoami => block_on(async { key::whoami(&session()?).await }),
             Command::Store(args) => store::run(args, printer, session),
             Command::Config(args) => config::run(args, printer),

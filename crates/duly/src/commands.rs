@@ -4,6 +4,7 @@
 //! table or stays JSON. `serve`, `store`, `config`, `completions` and `man` work in this process;
 //! `receive` is a small server itself.
 
+pub(crate) mod audit;
 pub(crate) mod batch;
 #[cfg(feature = "bench")]
 pub(crate) mod bench;

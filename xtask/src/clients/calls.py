@@ -13,6 +13,7 @@ import json
 import pathlib
 import re
 import sys
+import time
 import typing
 
 root, document, server, key, backup = sys.argv[1:]
@@ -109,6 +110,10 @@ assert call("patch_key", 200, one, body={"disabled": True})["disabled"] is True
 assert call("rotate_key", 200, one, body={"keep_old": "1h"})["key"]["old_secret_until"]
 assert one in [found["id"] for found in call("list_keys", 200, limit=10)["keys"]]
 call("delete_key", 204, one)
+deadline = time.monotonic() + 20
+while not [found for found in call("list_audit", 200, limit=100)["records"] if found["operation"] == "DELETE /v1/keys/{id}"]:
+    assert time.monotonic() < deadline, "the audit log has no record of it"
+    time.sleep(0.1)
 assert call("cluster", 200)["ready"] is True
 assert call("healthz", 200)["status"] == "alive"
 assert call("readyz", 200)["status"] == "ready"

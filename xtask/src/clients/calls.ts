@@ -108,6 +108,7 @@ assert.ok(rotated.key.old_secret_until);
 const { keys } = await ok(200, api.listKeys({ query: { limit: 10 } }));
 assert.ok(keys.some((found) => found.id === made.key.id));
 await ok(204, api.deleteKey({ path: made_path }));
+assert.ok(Array.isArray((await ok(200, api.listAudit({ query: { limit: 10 } }))).records));
 assert.equal((await ok(200, api.cluster())).ready, true);
 assert.equal((await ok(200, api.healthz())).status, 'alive');
 assert.equal((await ok(200, api.readyz())).status, 'ready');

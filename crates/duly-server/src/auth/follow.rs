@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Auth;
 
 /// Time between two polls: a revoked key is refused on every node within a second.
-const POLL_EVERY: Duration = Duration::from_millis(250);
+const POLL_EVERY: Duration = Duration::from_millis(400);
+/// The same while no keys are required.
+const POLL_FIRST_EVERY: Duration = Duration::from_secs(1);
 /// Time-out of a poll.
 const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -19,7 +21,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn follow(auth: Auth, store: Arc<dyn Store>, cache: Duration) {
     let mut read_at = Instant::now();
     loop {
-        sleep(POLL_EVERY).await;
+        sleep(if auth.is_required() { POLL_EVERY } else { POLL_FIRST_EVERY }).await;
         let began = Instant::now();
         let read = timeout(POLL_TIMEOUT, store.read_access(auth.records().version)).await;
         if let Ok(Ok(newer)) = read {

@@ -55,6 +55,7 @@ pub(super) const HTTP: &[(&str, &str, Rule)] = &[
     ("PATCH", "/v1/keys/{id}", Rule::Needs(Keys)),
     ("DELETE", "/v1/keys/{id}", Rule::Needs(Keys)),
     ("POST", "/v1/keys/{id}/rotate", Rule::Needs(Keys)),
+    ("GET", "/v1/audit", Rule::Needs(Keys)),
     ("GET", "/v1/whoami", Rule::AnyKey),
     ("GET", "/healthz", Rule::Open),
     ("GET", "/readyz", Rule::Open),

@@ -19,7 +19,7 @@ const NOW: Timestamp = Timestamp::MIN;
 
 /// The effect of authorization on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     /// The call got to its handler, whatever that said.
     Permitted,
     Unauthenticated,
@@ -28,18 +28,18 @@ enum Verdict {
     Hidden,
 }
 
-fn presented(digit: u8) -> PresentedKey {
+pub(crate) fn presented(digit: u8) -> PresentedKey {
     PresentedKey::new(duly_core::access::KeyId::generate([digit; 10]), [digit; 32])
 }
 
-fn key(digit: u8, actions: Actions, namespaces: &[&str]) -> ApiKey {
+pub(crate) fn key(digit: u8, actions: Actions, namespaces: &[&str]) -> ApiKey {
     let presented = presented(digit);
     let patterns = namespaces.iter().map(|text| NamespacePattern::new(text).unwrap());
     let rights = (actions, patterns.collect());
     ApiKey::new(&presented, format!("key {digit}"), rights, (NOW, "offline".to_owned()))
 }
 
-fn records(keys: impl IntoIterator<Item = ApiKey>) -> AccessRecords {
+pub(crate) fn records(keys: impl IntoIterator<Item = ApiKey>) -> AccessRecords {
     let keys = keys.into_iter();
     keys.fold(AccessRecords::default(), |records, key| {
         let put = AccessChange::Put(Box::new(key));
@@ -62,7 +62,7 @@ fn with_key(builder: http::request::Builder, key: Option<&PresentedKey>) -> http
     }
 }
 
-async fn call_http(
+pub(crate) async fn call_http(
     app: &App,
     (method, path): (&str, &str),
     key: Option<&PresentedKey>,
@@ -93,7 +93,7 @@ async fn http_verdict(app: &App, call: (&str, &str), key: Option<&PresentedKey>)
     verdict_of(&text("code"), &text("detail"))
 }
 
-async fn grpc_verdict(
+pub(crate) async fn grpc_verdict(
     app: &App,
     path: &str,
     namespace: &str,
@@ -163,7 +163,7 @@ fn every_caller_without_a_valid_key_gets_the_same_answer() {
     let disabled = ApiKey { disabled: true, ..key(2, Actions::all(), &["*"]) };
     let expired = ApiKey { expires_at: Some(NOW), ..key(3, Actions::all(), &["*"]) };
     auth.use_records(records([everything, disabled, expired]));
-    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer(None), NOW);
+    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer(None), NOW).1;
     let good = bearer(&presented(1));
     assert!(admit(&headers(&good)).is_ok());
     assert!(admit(&headers(&good.replace("Bearer", "bearer"))).is_ok());
@@ -196,7 +196,7 @@ fn the_root_key_ends_with_the_first_administrator() {
     let auth = Auth::new(true, Some(&presented(9)), false);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::Needs(Action::Keys), &headers, Peer(None), NOW).is_ok()
+        auth.admit(Rule::Needs(Action::Keys), &headers, Peer(None), NOW).1.is_ok()
     };
     assert!(admit(9));
     auth.use_records(records([key(1, Role::Producer.actions(), &["*"])]));
@@ -216,16 +216,16 @@ fn restored_keys_admit_no_one() {
     auth.use_records(restored);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).is_ok()
+        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).1.is_ok()
     };
     assert!(!admit(1) && admit(9));
-    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer(None), NOW).is_err());
+    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer(None), NOW).1.is_err());
 }
 
 #[test]
 fn keys_are_required_from_the_first_one_on() {
     let auth = Auth::new(false, None, false);
-    let admit = || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer(None), NOW);
+    let admit = || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer(None), NOW).1;
     assert!(matches!(admit(), Ok(Caller::Anyone)));
     auth.use_records(records([key(1, Actions::all(), &["*"])]));
     assert!(admit().is_err());
@@ -474,7 +474,7 @@ async fn a_key_revoked_before_the_body_arrives_changes_nothing() {
 async fn a_revoked_key_ends_its_streams() {
     let auth = Auth::new(true, None, false);
     auth.use_records(records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["a"])]));
-    let admit = || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer(None), NOW);
+    let admit = || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer(None), NOW).1;
     let caller = admit().unwrap();
     assert!(caller.check_still_valid(NOW).is_ok());
     let narrowed = AccessRecords {

@@ -103,6 +103,39 @@ pub enum AuthMode {
     Keys,
 }
 
+/// `[audit]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Audit {
+    /// A file that gets one line of JSON for each change and each refusal, with key, address, operation
+    /// and namespace; created for its owner alone. `/dev/stdout` works too.
+    pub file: Option<AbsolutePath>,
+    /// Calls that get a line: `changes` (and refusals for want of a key or a right), `denied` (only
+    /// these refusals), or `all`.
+    pub level: AuditLevel,
+    /// `true`: a call is refused with 503 if its line cannot be queued. Otherwise the line is dropped
+    /// and counted.
+    pub required: bool,
+    /// Size at which the file is renamed to `FILE.1` and a new one begins.
+    pub file_bytes_max: Bytes<KIB, TIB, { 100 * MIB }>,
+    /// Files that are kept, with the present one.
+    #[schemars(extend("unit" = "files"))]
+    pub files_max: Integer<1, 1_000, 10>,
+}
+
+/// Calls that get a line in the audit log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditLevel {
+    /// Changes, and refusals for want of a valid key or a right.
+    #[default]
+    Changes,
+    /// These refusals.
+    Denied,
+    /// Every call that needs a key.
+    All,
+}
+
 /// `[tls]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -21,8 +21,9 @@ use super::{
     status::{deadline_exceeded, from_library},
 };
 use crate::{
+    audit::CallFacts,
     auth::{Caller, Peer, Rule, rules},
-    call,
+    call::{self, CallNotes},
     http::{
         App, CallKind, ChangesNothing, Connection, Problem, WriteProgress,
         body::check_content_encoding, budget::Budget,
@@ -45,20 +46,31 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         None => (None, Peer(None)),
     };
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
-    let checked = app
-        .guard
-        .check(request.uri(), request.headers())
-        .and_then(|()| {
-            let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
-            app.auth.admit(rule, request.headers(), peer, app.now())
-        })
-        .and_then(|caller| {
+    let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
+    let (key, admitted) = match app.guard.check(request.uri(), request.headers()) {
+        Ok(()) => app.auth.admit(rule, request.headers(), peer, app.now()),
+        Err(problem) => (None, Err(problem)),
+    };
+    let audited = app.audit.begin(app.auth.is_required(), || CallFacts {
+        protocol: "grpc",
+        operation: method.map_or(UNMATCHED, |method| method.path.as_str()).to_owned(),
+        rule,
+        is_change: method.is_none_or(|method| method.kind == CallKind::Change),
+        peer,
+        now: app.now(),
+    });
+    let (audited, unwritable) = match audited {
+        Ok(audited) => (audited, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let checked =
+        admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err)).and_then(|caller| {
             check_content_encoding(request.headers())?;
             let method = method.ok_or_else(|| unknown(request.uri()))?;
             method.kind.check_capacity(&app)?;
             Ok((caller, method, caller_limit(request.headers())?))
         });
-    let response = match checked {
+    let mut response = match checked {
         Ok((caller, method, caller_limit)) => {
             let server = method.limit(&app);
             let budget = match method.kind {
@@ -73,13 +85,18 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
                 request.extensions_mut().insert(changes_nothing.clone());
             }
             let limits = CallTimeLimits { server, caller: caller_limit };
-            guarded(budget, limits, (caller, &changes_nothing), request, next).await
+            let context = (caller, audited.is_some(), &changes_nothing);
+            guarded(budget, limits, context, request, next).await
         }
         Err(problem) => refuse(problem),
     };
     let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
     let route = method.map_or(UNMATCHED, |method| method.path.as_str());
     app.routes().record(route, http_status(status), started.elapsed());
+    if let Some(audited) = audited {
+        let notes = response.extensions_mut().remove::<CallNotes>();
+        audited.end(key.as_ref(), notes, http_status(status));
+    }
     match progress.zip(call_guard) {
         Some((progress, call)) => progress.watch(response, call),
         None => response,
@@ -112,12 +129,12 @@ struct CallTimeLimits {
 async fn guarded(
     budget: &Budget,
     limits: CallTimeLimits,
-    (caller, changes_nothing): (Caller, &ChangesNothing),
+    (caller, is_audited, changes_nothing): (Caller, bool, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let handled = AssertUnwindSafe(call::run(caller, next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, is_audited, next.run(request))).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
         Some(least) => match timeout(least, handled).await {

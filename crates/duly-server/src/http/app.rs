@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::{Backups, budget::Budget, guard::Guard};
 use crate::{
+    audit::Audit,
     auth::Auth,
     telemetry::{Metrics, Routes},
 };
@@ -68,6 +69,8 @@ pub struct Parts {
     pub guard: Guard,
     /// The keys of callers.
     pub auth: Auth,
+    /// The audit log.
+    pub audit: Audit,
     /// The addresses that webhooks may reach.
     pub addresses: AddressPolicy,
     /// Bounds.

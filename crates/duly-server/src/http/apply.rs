@@ -23,6 +23,7 @@ impl App {
     /// Carries out one command, without creating its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
         let kind = OperationKind::of(&command.operation);
+        call::note(|notes| notes.items += 1);
         let outcome = self.sharded().apply_one(command).await?;
         telemetry::record_operation(kind, &outcome);
         Ok(outcome)
@@ -57,6 +58,7 @@ impl App {
 
     async fn apply(&self, commands: Vec<Command>) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
+        call::note(|notes| notes.items += kinds.len() as u64);
         let outcomes = self.sharded().apply(commands).await?;
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
             telemetry::record_operation(kind, outcome);

@@ -16,7 +16,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use duly_core::{Code, error_code::Retry};
+use duly_core::{Code, access::KeyId, error_code::Retry};
 use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
@@ -37,8 +37,9 @@ use super::{
 use duly_api::lease::LEASE_WAIT_MAX;
 
 use crate::{
+    audit::CallFacts,
     auth::{Caller, Peer, Rule, rules},
-    call,
+    call::{self, CallNotes},
     telemetry::UNMATCHED,
 };
 
@@ -61,7 +62,24 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let checked_origin = app.guard.check_request(&request);
     // A preflight request has no key.
     let preflight = preflight.filter(|_| checked_origin.is_ok());
-    let admitted = checked_origin.and_then(|()| admit(&app, route, (kind, peer), &request));
+    let (key, admitted) = match checked_origin {
+        Ok(()) => admit(&app, route, (kind, peer), &request),
+        Err(problem) => (None, Err(problem)),
+    };
+    let method = request.method().clone();
+    let audited = app.audit.begin(app.auth.is_required(), || CallFacts {
+        protocol: "http",
+        operation: format!("{method} {route}"),
+        rule: rule_of(&method, route),
+        is_change: CallKind::of(route, &method) == CallKind::Change,
+        peer,
+        now: app.now(),
+    });
+    let (audited, unwritable) = match audited {
+        Ok(audited) => (audited, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let admitted = admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err));
     let checked = admitted.and_then(|caller| {
         check_content_encoding(request.headers())?;
         check_query(route, request.method(), request.uri())?;
@@ -86,7 +104,8 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         }
         (Ok(caller), None) => {
             let limit = time_limit(&app, route);
-            guarded(limit, route, (caller, &changes_nothing), request, next).await
+            let context = (caller, audited.is_some(), &changes_nothing);
+            guarded(limit, route, context, request, next).await
         }
         (Err(problem), None) => {
             drop(request);
@@ -97,6 +116,10 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     cors.write_to(&mut response);
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
+    if let Some(audited) = audited {
+        let notes = response.extensions_mut().remove::<CallNotes>();
+        audited.end(key.as_ref(), notes, response.status());
+    }
     match progress.zip(call_guard) {
         Some((progress, call)) => progress.watch(response, call),
         None => response,
@@ -219,28 +242,32 @@ fn admit(
     route: &str,
     (kind, peer): (ConnectionKind, Peer),
     request: &Request,
-) -> Result<Caller, Problem> {
+) -> (Option<KeyId>, Result<Caller, Problem>) {
     let is_admin = kind == ConnectionKind::Admin;
     if !app.auth.is_required() || is_admin && !app.auth.guards_admin() {
-        return Ok(Caller::Anyone);
+        return (None, Ok(Caller::Anyone));
     }
-    let rule = match route {
+    app.auth.admit(rule_of(request.method(), route), request.headers(), peer, app.now())
+}
+
+/// Returns the right that an operation needs.
+fn rule_of(method: &Method, route: &str) -> Rule {
+    match route {
         // The path does not exist: no one needs a right to learn that, but a caller needs a key.
         UNMATCHED => Rule::AnyKey,
-        _ => rules::http(request.method(), route),
-    };
-    app.auth.admit(rule, request.headers(), peer, app.now())
+        _ => rules::http(method, route),
+    }
 }
 
 async fn guarded(
     limit: Duration,
     route: &str,
-    (caller, changes_nothing): (Caller, &ChangesNothing),
+    (caller, is_audited, changes_nothing): (Caller, bool, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let handled = AssertUnwindSafe(call::run(caller, next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, is_audited, next.run(request))).catch_unwind();
     match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
@@ -310,7 +337,7 @@ mod tests {
             .route("/hangs", routing::get(pending::<()>))
             .layer(middleware::from_fn(move |request, next| async move {
                 let changes_nothing = ChangesNothing::of(kind);
-                guarded(limit, "/", (Caller::Anyone, &changes_nothing), request, next).await
+                guarded(limit, "/", (Caller::Anyone, false, &changes_nothing), request, next).await
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -32,6 +32,14 @@ pub(super) enum Items {
 }
 
 impl Items {
+    /// Returns the operation that takes the items, and the right that it needs.
+    pub(super) const fn operation(self) -> (&'static str, Action) {
+        match self {
+            Self::Operations => ("POST /v1/namespaces/{namespace}/batch", Action::Schedule),
+            Self::Timers => ("POST /v1/namespaces/{namespace}/import", Action::Transfer),
+        }
+    }
+
     /// Returns the field of a document that holds the items.
     pub(super) const fn field(self) -> &'static str {
         match self {

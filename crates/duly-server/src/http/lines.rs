@@ -275,6 +275,10 @@ impl LineStream {
             Err(problem) => (Vec::new(), Some(problem)),
         };
         drop(values);
+        let (operation, action) = self.items.operation();
+        let step = (&self.namespace, outcomes.len());
+        let now = self.app.now();
+        self.app.audit.note_step(&call::caller(), ["http", operation], action, step, now);
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
         for (line, slot) in numbers.into_iter().zip(slots) {

@@ -192,6 +192,7 @@ impl App {
         &self,
         checked: Vec<CheckedSettlement>,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
+        call::note(|notes| notes.items += checked.len() as u64);
         let mut settlements = Vec::with_capacity(checked.len());
         let mut send = |settlement: Option<Settlement>| {
             let is_sent = settlement.is_some();

@@ -1,14 +1,17 @@
 //! Converts the configuration into the options of each part.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
     options::{Bounds, Credentials, Proxy, Resolves, Timeouts},
 };
 
+use duly_store::Store;
+
 use super::error::StartError;
 use crate::{
+    audit::{Audit, AuditOptions},
     auth::Auth,
     config::{AllowLoopback, Bytes, Config, StoreUrl, files, key, or_eighth},
     http::{BackupLimits, Guard, Limits},
@@ -170,6 +173,22 @@ fn credentials(config: &Config) -> Result<Option<Credentials>, StartError> {
     files::credentials(path).map(Some).map_err(|reason| {
         let key = key!(webhook.proxy_credentials_file);
         unusable_file(config, "proxy's credentials", key, path, reason)
+    })
+}
+
+/// Starts the audit log.
+pub(super) fn audit(config: &Config, store: &Arc<dyn Store>) -> Result<Audit, StartError> {
+    let audit = &config.audit;
+    let options = AuditOptions {
+        file: audit.file.as_deref().map(Path::to_owned),
+        level: audit.level,
+        is_required: audit.required,
+        file_bytes_max: audit.file_bytes_max.get(),
+        files_max: audit.files_max.as_usize(),
+    };
+    Audit::start(options, Arc::clone(store)).map_err(|error| {
+        let path = audit.file.as_deref().unwrap_or_else(|| Path::new(""));
+        unusable_file(config, "audit log", key!(audit.file), path, error.to_string())
     })
 }
 

@@ -6,7 +6,7 @@ use axum::{Router, body::Body};
 use duly_core::{Millis, env::Clock};
 use duly_node::Node;
 use duly_server::{
-    Auth,
+    Audit, Auth,
     http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts, router},
     telemetry::Metrics,
 };
@@ -120,6 +120,7 @@ impl Bench {
                 allowed_origins: vec!["https://console.example".into()],
             },
             auth: Auth::new(false, None, false),
+            audit: Audit::off(),
             addresses: AddressPolicy {
                 allow: vec!["10.7.0.0/16".parse().unwrap()],
                 ..AddressPolicy::with_loopback()

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    access_file,
+    access_file, audit_file,
     checkpoint::{self, CheckpointReader},
     disk::LOCK_NAME,
     files::FileId,
@@ -252,6 +252,8 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         manifest::RESTORED,
         access_file::NAME,
         access_file::TEMPORARY,
+        audit_file::NAME,
+        audit_file::TEMPORARY,
         journal::DIR,
         sorted_runs::FILES.dir,
         checkpoint::FILES.dir,

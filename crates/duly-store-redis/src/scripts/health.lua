@@ -6,7 +6,7 @@
 -- reply OWED now | OK now next ('' at the end), then
 --       names: pending in_flight dead paused dead_full todo (an unfinished change of a namespace at its
 --       coordinator shard, or '') digest (of the page's names and numbers)  list of coordinator shards of the members
---       and the one before it, progress
+--       and the one before it, progress, state of the keys of callers
 --       lanes: due oldest
 if ARGV[1] == '1' and owed() then return { 'OWED', digits(now) } end
 local most = tonumber(ARGV[4])
@@ -42,6 +42,6 @@ for i, name in ipairs(names) do
 end
 -- A random one, so that a change that cannot be finished now does not delay the others.
 local todo = call('ZRANDMEMBER', K .. 'todo') or ''
-local marker = call('HMGET', K .. 'marker', 'list', 'prev', 'progress')
+local marker = call('HMGET', K .. 'marker', 'list', 'prev', 'progress', 'access')
 return { 'OK', digits(now), after, pending, leased, dead, paused, full, todo, digits(digest),
-  marker[1] or '', marker[2] or '', marker[3] or '0' }
+  marker[1] or '', marker[2] or '', marker[3] or '0', marker[4] or '' }

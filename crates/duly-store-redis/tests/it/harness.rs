@@ -19,9 +19,9 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
-    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page, Ready,
-    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
+    Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page,
+    Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -344,6 +344,18 @@ impl Store for HarnessStore {
         origin: ChangeOrigin,
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         self.store.change_access(seen, change, origin)
+    }
+
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        self.store.append_audit(entries)
+    }
+
+    fn read_audit(
+        &self,
+        before: Option<AuditId>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.store.read_audit(before, limit)
     }
 
     fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {

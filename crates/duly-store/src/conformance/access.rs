@@ -1,4 +1,4 @@
-//! Keys of callers: changes are ordered, leave an administrator, and stay.
+//! Keys of callers: changes are ordered, leave an administrator, and stay. The audit log stays too.
 
 use duly_core::{
     Timestamp,
@@ -6,7 +6,7 @@ use duly_core::{
 };
 
 use super::{CaseResult, Harness, Restart, scene::Scene};
-use crate::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
+use crate::{AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, Error, Store};
 
 fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
     let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
@@ -68,6 +68,29 @@ pub(super) async fn p1_keys_are_there_after_a_kill(harness: &dyn Harness) -> Cas
         let found = records(&*harness.store()).await;
         assert_eq!((found.version, found.keys.len()), (3, 1), "{how:?}");
         assert_eq!(found.keys[&admin.id], *admin);
+    }
+    CaseResult::Whole
+}
+
+pub(super) async fn p1_the_audit_log_is_there_after_a_kill(harness: &dyn Harness) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let now = harness.now().unix_ms();
+    let entry = |number: u64| AuditEntry {
+        id: AuditId::new(Timestamp::saturating_from_unix_ms(now + number / 2), number),
+        line: format!(r#"{{"n":{number}}}"#),
+    };
+    let store = harness.store();
+    assert_eq!(store.read_audit(None, 10).await, Ok(Vec::new()));
+    store.append_audit((0..5).map(entry).collect()).await.expect("they are added");
+    store.append_audit((3..8).map(entry).collect()).await.expect("some are there already");
+    for how in [Restart::Kill, Restart::Clean] {
+        let page = harness.store().read_audit(None, 3).await.expect("a page");
+        assert_eq!(page, [entry(7), entry(6), entry(5)]);
+        let page = harness.store().read_audit(Some(entry(5).id), 100).await.expect("a page");
+        assert_eq!(page, [entry(4), entry(3), entry(2), entry(1), entry(0)]);
+        if !scene.restart(how).await {
+            return CaseResult::NotDurable;
+        }
     }
     CaseResult::Whole
 }

@@ -6,9 +6,9 @@ use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, ChangeOrigin, ClaimRequest, Claimed, Command, Deployment,
-    Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor,
-    SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
+    Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
+    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 
@@ -112,6 +112,12 @@ impl<T: StandIn> Store for T {
     }
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         StandIn::remove_idle(self, from, waited)
+    }
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+        self.behind().append_audit(entries)
+    }
+    fn read_audit(&self, before: Option<AuditId>, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.behind().read_audit(before, limit)
     }
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         self.behind().read_access(known)

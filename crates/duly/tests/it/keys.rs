@@ -89,6 +89,39 @@ fn from_the_first_administrator_to_a_revoked_key() {
 }
 
 #[test]
+fn the_audit_log_names_who_did_what() {
+    let mut at = Deployment::new();
+    let (data, log) = (at.path("data"), at.path("audit.jsonl"));
+    let ops = at.keep("ops", run(&["key", "create", "ops", "--admin", "--data", &data]));
+    at.start("data", &[("DULY_AUDIT__FILE", &log)]);
+    at.with(&ops, &["namespace", "put", "orders"]).ok();
+    at.with(&ops, &["schedule", "orders", "x", "--in", "1h"]).ok();
+    let shown = || at.with(&ops, &["audit"]).ok();
+    let deadline = std::time::Instant::now() + crate::harness::DEADLINE;
+    while !shown().contains("orders") {
+        assert!(std::time::Instant::now() < deadline, "{}", shown());
+    }
+    let shown = shown();
+    assert!(
+        shown.contains("PUT /v1/namespaces/{namespace}") && shown.contains("127.0.0.1"),
+        "{shown}"
+    );
+    assert!(!shown.contains("/timers"), "only what administrators do: {shown}");
+    at.stop();
+    let lines = fs::read_to_string(&log).expect("the log");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    // What was done survives a restart.
+    at.start("data", &[]);
+    assert_eq!(at.with(&ops, &["audit"]).ok(), shown);
+    at.stop();
+    let mut command = duly();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", &data]);
+    command.env("DULY_AUDIT__FILE", at.path("none/audit.jsonl"));
+    let message = Ran::from(command.output().expect("duly starts")).refused(1);
+    assert!(message.contains("audit.file") && message.contains("none/audit.jsonl"), "{message}");
+}
+
+#[test]
 fn the_root_key_makes_the_first_administrator() {
     let mut at = Deployment::new();
     let root = at.keep("root", run(&["key", "generate"]));

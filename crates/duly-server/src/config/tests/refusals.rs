@@ -67,7 +67,7 @@ fn unknown_file_sections_get_a_suggestion() {
     );
     check_file(
         "[kafka]\nbroker = 1",
-        "duly.toml:1: there is no section [kafka]; the sections are [server], [auth], [tls], [store]",
+        "duly.toml:1: there is no section [kafka]; the sections are [server], [auth], [audit], [tls], [store]",
     );
     check_file(
         "listen = 1",

@@ -8,6 +8,7 @@ use duly_api::{
 };
 use duly_core::{
     Invalid, Millis, NamespaceName,
+    access::Action,
     error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
@@ -196,6 +197,10 @@ impl Session {
                 self.apply_outcome(token, *extension, *outcome);
             }
         }
+        let operation = ["grpc", "/duly.v1.Timers/Consume"];
+        let (action, now) = (Action::Consume, self.app.now());
+        let step = (&self.namespace, count);
+        self.app.audit.note_step(&call::caller(), operation, action, step, now);
         let results = results.into_iter().map(settle_result).collect();
         self.send(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
         drop(reservation);

@@ -203,6 +203,10 @@ fn keys() -> Vec<Call> {
         call("DELETE", one, Sent::Nothing),
         call("POST", "/v1/keys/{id}/rotate", Sent::Document(json!({"keep_old": "1h"}))),
         call("GET", "/v1/whoami", Sent::Nothing),
+        asking(
+            call("GET", "/v1/audit", Sent::Nothing),
+            "limit=5&cursor=00000000000000000000000000000001",
+        ),
     ]
 }
 

@@ -1,0 +1,179 @@
+//! The file of the audit log: appended to, renamed at a size, and retried while it cannot be written.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+
+use super::FileMessage;
+
+/// Lines of one write.
+const BATCH: usize = 1_024;
+/// Time until a failed write is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// The file with what has been written.
+#[derive(Debug)]
+pub(super) struct AuditFile {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole lines; `None` if it is no regular file.
+    bytes: Option<u64>,
+    bytes_max: u64,
+    files_max: usize,
+    is_writable: Arc<AtomicBool>,
+}
+
+impl AuditFile {
+    /// Opens the file to append to it. It is created for its owner alone.
+    pub(super) fn open(
+        path: PathBuf,
+        bytes_max: u64,
+        files_max: usize,
+        is_writable: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let (file, bytes) = open(&path)?;
+        Ok(Self { path, file, bytes, bytes_max, files_max, is_writable })
+    }
+
+    /// Writes lines until the server ends.
+    pub(super) fn run(mut self, mut lines: mpsc::Receiver<FileMessage>) {
+        let mut batch = Vec::new();
+        while lines.blocking_recv_many(&mut batch, BATCH) > 0 {
+            let (mut text, mut flushed) = (Vec::new(), Vec::new());
+            for message in batch.drain(..) {
+                match message {
+                    FileMessage::Line(line) => text.extend(line),
+                    FileMessage::Flush(reply) => flushed.push(reply),
+                }
+            }
+            while let Err(error) = self.write(&text) {
+                if self.is_writable.swap(false, Ordering::AcqRel) {
+                    tracing::error!(
+                        file = %self.path.display(),
+                        %error,
+                        "audit log not written; it is tried again, and lines wait"
+                    );
+                }
+                sleep(RETRY_AFTER);
+                // The file may have been moved, or its disk replaced.
+                if let Ok((file, bytes)) = open(&self.path) {
+                    (self.file, self.bytes) = (file, bytes);
+                }
+            }
+            if !self.is_writable.swap(true, Ordering::AcqRel) {
+                tracing::info!(file = %self.path.display(), "audit log written again");
+            }
+            for reply in flushed {
+                // No one waits any more if the server has ended.
+                let _unheard = reply.send(());
+            }
+        }
+    }
+
+    /// Writes lines whole or not at all.
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.bytes.is_some_and(|bytes| bytes > 0 && bytes + text.len() as u64 > self.bytes_max) {
+            self.rotate()?;
+        } else if self.bytes.is_some() && !self.path.exists() {
+            // Another program has moved it.
+            (self.file, self.bytes) = open(&self.path)?;
+        }
+        let written = self.file.write_all(text);
+        if let Some(bytes) = &mut self.bytes {
+            match written {
+                Ok(()) => *bytes += text.len() as u64,
+                // A part of a line may be there.
+                Err(_) => self.file.set_len(*bytes)?,
+            }
+        }
+        written
+    }
+
+    /// Renames the file and those before it, and begins a new one.
+    fn rotate(&mut self) -> io::Result<()> {
+        for number in (1..self.files_max).rev() {
+            let from =
+                if number == 1 { self.path.clone() } else { numbered(&self.path, number - 1) };
+            match fs::rename(from, numbered(&self.path, number)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        if self.files_max == 1 {
+            self.file.set_len(0)?;
+        }
+        (self.file, self.bytes) = open(&self.path)?;
+        Ok(())
+    }
+}
+
+/// Opens a file to append to it. Returns its bytes; `None` if it is no regular file.
+fn open(path: &Path) -> io::Result<(File, Option<u64>)> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let metadata = file.metadata()?;
+    let bytes = metadata.is_file().then_some(metadata.len());
+    Ok((file, bytes))
+}
+
+/// Returns the name of an earlier file.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &Path, files_max: usize) -> AuditFile {
+        let is_writable = Arc::new(AtomicBool::new(true));
+        AuditFile::open(path.to_owned(), 20, files_max, is_writable).unwrap()
+    }
+
+    #[test]
+    fn files_are_renamed_at_their_size_and_the_oldest_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit");
+        let mut log = file(&path, 3);
+        for number in 0..5 {
+            log.write(format!("line {number} of 15\n").as_bytes()).unwrap();
+        }
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!(read(&path), "line 4 of 15\n");
+        assert_eq!(read(&numbered(&path, 1)), "line 3 of 15\n");
+        assert_eq!(read(&numbered(&path, 2)), "line 2 of 15\n");
+        assert!(!numbered(&path, 3).exists());
+        // A program that rotates logs has moved the file.
+        fs::rename(&path, directory.path().join("moved")).unwrap();
+        log.write(b"next\n").unwrap();
+        assert_eq!(read(&path), "next\n");
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn one_file_begins_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit");
+        let mut log = file(&path, 1);
+        for number in 0..3 {
+            log.write(format!("line {number} of 15\n").as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "line 2 of 15\n");
+    }
+}

@@ -1,0 +1,182 @@
+use std::{fs, path::Path, time::Instant};
+
+use duly_core::access::{Actions, PresentedKey, Role};
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    auth::{
+        Auth,
+        tests::{call_http, grpc_verdict, key, presented, records},
+    },
+    http::App,
+    tests::TestServer,
+};
+
+fn options(file: Option<&Path>, level: AuditLevel) -> AuditOptions {
+    AuditOptions {
+        file: file.map(Path::to_owned),
+        level,
+        is_required: false,
+        file_bytes_max: 1024 * 1024,
+        files_max: 3,
+    }
+}
+
+/// Starts a server with an administrator (1), a producer in `a` (2), and this audit log.
+async fn server(options: AuditOptions) -> TestServer {
+    let auth = Auth::new(true, None, false);
+    let started = |store: &Arc<dyn Store>| Audit::start(options, Arc::clone(store)).unwrap();
+    let server = TestServer::start_audited(auth, started).await;
+    let keys = [key(1, Actions::all(), &["*"]), key(2, Role::Producer.actions(), &["a"])];
+    server.app.auth.use_records(records(keys));
+    server
+}
+
+async fn lines(app: &App, file: &Path) -> Vec<Value> {
+    app.audit.flush().await;
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn shown(line: &Value) -> String {
+    let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
+    let key = if line["key"].is_null() { "none" } else { "key" };
+    let (items, status) = (&line["items"], &line["status"]);
+    [key, &text("operation"), &text("action"), &text("namespace"), &text("outcome")].join(" ")
+        + &format!(" {items} {status}")
+}
+
+async fn calls(app: &App, admin: &PresentedKey, producer: &PresentedKey) {
+    let timers = "/v1/namespaces/a/timers";
+    let http = async |call, key, body| call_http(app, call, key, body).await.0.as_u16();
+    let timer = r#"{"id":"secret-id","delay":"1h","payload":{"card":"secret-card"}}"#;
+    assert_eq!(http(("POST", timers), Some(producer), timer).await, 201);
+    let batch = r#"{"operations":[{"cancel":{"id":"x"}},{"fire":{"id":"y"}}]}"#;
+    assert_eq!(http(("POST", "/v1/namespaces/a/batch"), Some(producer), batch).await, 200);
+    assert_eq!(http(("GET", "/v1/namespaces/a/timers/secret-id"), Some(producer), "").await, 200);
+    assert_eq!(http(("POST", "/v1/namespaces/b/timers"), Some(producer), timer).await, 404);
+    assert_eq!(http(("POST", timers), None, timer).await, 401);
+    assert_eq!(http(("GET", "/v1/cluster"), Some(producer), "").await, 403);
+    let secrets = r#"{"signing_secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}"#;
+    assert_eq!(http(("PUT", "/v1/namespaces/b"), Some(admin), secrets).await, 201);
+    assert_eq!(http(("PUT", "/v1/namespaces/b"), Some(admin), "{").await, 400);
+    assert_eq!(http(("GET", "/healthz"), None, "").await, 200);
+    grpc_verdict(app, "/duly.v1.Namespaces/Pause", "a", Some(admin)).await;
+    grpc_verdict(app, "/duly.v1.Timers/Schedule", "c", Some(producer)).await;
+}
+
+const EXPECTED: [&str; 9] = [
+    "key POST /v1/namespaces/{namespace}/timers schedule a ok 1 201",
+    // A part of it was denied.
+    "key POST /v1/namespaces/{namespace}/batch schedule a denied 1 200",
+    "key POST /v1/namespaces/{namespace}/timers schedule b denied null 404",
+    "none POST /v1/namespaces/{namespace}/timers schedule - denied null 401",
+    "key GET /v1/cluster store - denied null 403",
+    "key PUT /v1/namespaces/{namespace} namespace b ok null 201",
+    "key PUT /v1/namespaces/{namespace} namespace b refused null 400",
+    "key /duly.v1.Namespaces/Pause operate a ok null 200",
+    "key /duly.v1.Timers/Schedule schedule c denied null 404",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_refusals_get_a_line_without_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit");
+    let server = server(options(Some(&file), AuditLevel::Changes)).await;
+    let (admin, producer) = (presented(1), presented(2));
+    calls(&server.app, &admin, &producer).await;
+    let shown: Vec<_> = lines(&server.app, &file).await.iter().map(shown).collect();
+    assert_eq!(shown, EXPECTED);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(admin.id.as_str()) && text.contains(producer.id.as_str()));
+    for secret in ["secret-id", "secret-card", "whsec_", "duly_"] {
+        assert!(!text.contains(secret), "{secret}: {text}");
+    }
+    assert!(!text.contains(admin.reveal().split('_').nth(2).unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn levels_choose_the_calls() {
+    for (level, count) in [(AuditLevel::Denied, 5), (AuditLevel::Changes, 9), (AuditLevel::All, 10)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("audit");
+        let server = server(options(Some(&file), level)).await;
+        calls(&server.app, &presented(1), &presented(2)).await;
+        assert_eq!(lines(&server.app, &file).await.len(), count, "{level:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_has_what_administrators_did() {
+    let server = server(options(None, AuditLevel::Changes)).await;
+    let (app, admin) = (&server.app, presented(1));
+    calls(app, &admin, &presented(2)).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let records = loop {
+        let (status, page) = call_http(app, ("GET", "/v1/audit"), Some(&admin), "").await;
+        assert_eq!(status, 200, "{page}");
+        let records = page["records"].as_array().unwrap().clone();
+        if records.len() == 2 {
+            break records;
+        }
+        assert!(Instant::now() < deadline, "{records:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let mut shown: Vec<_> = records.iter().map(shown).collect();
+    shown.sort();
+    assert_eq!(shown, [EXPECTED[7], EXPECTED[5]]);
+    let (_, page) = call_http(app, ("GET", "/v1/audit?limit=1"), Some(&admin), "").await;
+    let next = format!("/v1/audit?limit=1&cursor={}", page["cursor"].as_str().unwrap());
+    let (_, second) = call_http(app, ("GET", &next), Some(&admin), "").await;
+    assert_ne!(page["records"], second["records"]);
+    // A key for one namespace sees the records of that.
+    let keys = [key(1, Actions::all(), &["*"]), key(3, Actions::all(), &["b"])];
+    let newer = records_above(keys, app);
+    app.auth.use_records(newer);
+    let (_, page) = call_http(app, ("GET", "/v1/audit"), Some(&presented(3)), "").await;
+    let names: Vec<_> =
+        page["records"].as_array().unwrap().iter().map(|it| &it["namespace"]).collect();
+    assert_eq!(names, ["b"]);
+    let (status, _) = call_http(app, ("GET", "/v1/audit?cursor=x"), Some(&admin), "").await;
+    assert_eq!(status, 400);
+}
+
+fn records_above(
+    keys: impl IntoIterator<Item = duly_core::access::ApiKey>,
+    app: &App,
+) -> duly_store::AccessRecords {
+    let version = app.auth.records().version + 1;
+    duly_store::AccessRecords { version, ..records(keys) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_required_log_that_cannot_be_written_refuses_changes() {
+    let full = Path::new("/dev/full");
+    let required = AuditOptions { is_required: true, ..options(Some(full), AuditLevel::Changes) };
+    for (options, is_refused) in
+        [(required, true), (options(Some(full), AuditLevel::Changes), false)]
+    {
+        let server = server(options).await;
+        let (app, admin) = (&server.app, presented(1));
+        let put = async |name: &str| {
+            let path = format!("/v1/namespaces/{name}");
+            call_http(app, ("PUT", &path), Some(&admin), "{}").await
+        };
+        // The first line is queued, and turns out to be impossible to write.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while app.audit.0.is_writable.load(Ordering::Acquire) {
+            assert!(Instant::now() < deadline, "the failure was not noticed");
+            put("first").await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (status, body) = put("second").await;
+        assert_eq!(status.as_u16(), if is_refused { 503 } else { 201 }, "{body}");
+        let name = NamespaceName::new("second").unwrap();
+        let found = app.store.get_namespace(name).await.unwrap();
+        assert_eq!(found.is_none(), is_refused, "a refused call changes nothing");
+        let (status, _) = call_http(app, ("GET", "/v1/namespaces/first"), Some(&admin), "").await;
+        assert_eq!(status, 200, "reads get no line");
+    }
+}

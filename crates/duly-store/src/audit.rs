@@ -1,0 +1,122 @@
+//! The audit log, as a store keeps it: what administrators have done.
+//!
+//! A store keeps the newest [`AUDIT_ENTRIES_MAX`] entries of the last [`AUDIT_AGE_MAX`]. It does not know what
+//! an entry says.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use duly_core::{Invalid, Millis, Timestamp};
+
+/// Most entries that a store keeps.
+pub const AUDIT_ENTRIES_MAX: usize = 10_000;
+/// Longest time for which a store keeps an entry.
+pub const AUDIT_AGE_MAX: Millis = Millis::from_secs(90 * 86_400);
+
+/// Digits of an id: 16 of the time and 16 random ones.
+const ID_DIGITS: usize = 32;
+
+/// The id of an entry. Ids are in the order of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditId(u128);
+
+impl AuditId {
+    /// Creates the id of an entry that is made at a time.
+    pub fn new(at: Timestamp, random: u64) -> Self {
+        Self(u128::from(at.unix_ms()) << 64 | u128::from(random))
+    }
+
+    /// Returns the lowest id of the entries that are at most this much older.
+    #[must_use]
+    pub fn earlier(self, by: Millis) -> Self {
+        Self((self.0 >> 64).saturating_sub(u128::from(by.ms())) << 64)
+    }
+}
+
+impl std::fmt::Display for AuditId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for AuditId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let is_id = text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = u128::from_str_radix(text, 16).ok().filter(|_| is_id).map(Self);
+        id.ok_or_else(|| Invalid::new("cursor", text, "the cursor of the page before"))
+    }
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Its id.
+    pub id: AuditId,
+    /// What was done: one line of JSON.
+    pub line: String,
+}
+
+/// Entries in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditEntries(BTreeMap<AuditId, String>);
+
+impl AuditEntries {
+    /// Adds entries, and removes those that are too many or too old.
+    pub fn append(&mut self, entries: impl IntoIterator<Item = AuditEntry>, now: Timestamp) {
+        self.0.extend(entries.into_iter().map(|entry| (entry.id, entry.line)));
+        let oldest = AuditId::new(now, 0).earlier(AUDIT_AGE_MAX);
+        self.0 = self.0.split_off(&oldest);
+        while self.0.len() > AUDIT_ENTRIES_MAX {
+            self.0.pop_first();
+        }
+    }
+
+    /// Returns at most `limit` entries before an id, the newest first.
+    pub fn page(&self, before: Option<AuditId>, limit: usize) -> Vec<AuditEntry> {
+        let newest_first = self.0.iter().rev();
+        let wanted = newest_first.filter(|(id, _)| before.is_none_or(|before| **id < before));
+        wanted.take(limit).map(|(id, line)| AuditEntry { id: *id, line: line.clone() }).collect()
+    }
+
+    /// Returns all entries, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = AuditEntry> {
+        self.0.iter().map(|(id, line)| AuditEntry { id: *id, line: line.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::saturating_from_unix_ms(1_800_000_000_000 + ms)
+    }
+
+    fn entry(ms: u64) -> AuditEntry {
+        AuditEntry { id: AuditId::new(at(ms), ms), line: ms.to_string() }
+    }
+
+    #[test]
+    fn entries_are_bounded_by_count_and_age() {
+        let mut entries = AuditEntries::default();
+        let all = 0..AUDIT_ENTRIES_MAX as u64 + 5;
+        entries.append(all.map(entry), at(0));
+        assert_eq!((entries.0.len(), entries.iter().next()), (AUDIT_ENTRIES_MAX, Some(entry(5))));
+        entries.append([], at(AUDIT_AGE_MAX.ms() + 100));
+        assert_eq!(entries.iter().next(), Some(entry(100)));
+    }
+
+    #[test]
+    fn pages_go_back_in_time() {
+        let mut entries = AuditEntries::default();
+        entries.append((1..=5).map(entry), at(5));
+        let page = entries.page(None, 2);
+        assert_eq!(page, [entry(5), entry(4)]);
+        let cursor: AuditId = page[1].id.to_string().parse().unwrap();
+        assert_eq!(entries.page(Some(cursor), 9), [entry(3), entry(2), entry(1)]);
+        for text in ["", "1", "+0000000000000000000000000000001", "x"] {
+            assert!(text.parse::<AuditId>().is_err(), "{text}");
+        }
+    }
+}
