@@ -64,6 +64,8 @@ struct Inner {
     root: Option<Arc<ApiKey>>,
     /// `true`: callers of `server.admin_listen` need a key for metrics.
     guards_admin: bool,
+    /// Keys of the store that were created before this time are refused.
+    not_before: Timestamp,
     /// `true`: the keys in use may be out of date, and admit no one.
     is_stale: AtomicBool,
     table: RwLock<Arc<KeyTable>>,
@@ -105,8 +107,23 @@ impl Auth {
             Arc::new(ApiKey::new(presented, "auth.root_key_file".to_owned(), rights, created))
         });
         let is_required = AtomicBool::new(is_required);
-        let (is_stale, table) = (AtomicBool::default(), RwLock::default());
-        Self(Arc::new(Inner { is_required, root, guards_admin, is_stale, table }))
+        Self(Arc::new(Inner {
+            is_required,
+            root,
+            guards_admin,
+            not_before: Timestamp::MIN,
+            is_stale: AtomicBool::default(),
+            table: RwLock::default(),
+        }))
+    }
+
+    /// Refuses keys of the store that were created before a time. Called before it is shared.
+    #[must_use]
+    pub fn not_before(mut self, time: Timestamp) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.not_before = time;
+        }
+        self
     }
 
     /// Uses these records from now on, unless they are older than those in use.
@@ -200,16 +217,24 @@ impl Auth {
         Err(Error::Unavailable { reason: reason.to_owned(), retry_after }.into())
     }
 
+    /// Returns `true` if a key was not created before `auth.not_before`.
+    fn is_recent(&self, key: &ApiKey) -> bool {
+        key.created_at >= self.0.not_before
+    }
+
     fn find(&self, presented: &PresentedKey, peer: Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
         let table = Arc::clone(&self.0.table.read());
         let hash = presented.hash();
         let is_confirmed = table.records.restore != RestoreState::Unconfirmed;
         let key = match &self.0.root {
             Some(root) if root.id == presented.id => {
-                let is_replaced = is_confirmed && table.records.has_admin(now);
+                let is_admin =
+                    |key: &&ApiKey| key.is_admin() && key.is_valid(now) && self.is_recent(key);
+                let is_replaced =
+                    is_confirmed && table.records.keys.values().any(|it| is_admin(&it));
                 Some(root).filter(|_| !is_replaced)
             }
-            _ => table.keys.get(&presented.id).filter(|_| is_confirmed),
+            _ => table.keys.get(&presented.id).filter(|key| is_confirmed && self.is_recent(key)),
         };
         key.filter(|key| key.admits(&hash, peer.0, now)).map(Arc::clone)
     }

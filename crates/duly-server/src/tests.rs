@@ -136,6 +136,7 @@ impl TestServer {
                 listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: Vec::new(),
                 allowed_origins: Vec::new(),
+                trusted_proxies: Vec::new(),
             },
             auth,
             addresses: AddressPolicy::with_loopback(),

@@ -223,6 +223,20 @@ fn restored_keys_admit_no_one() {
 }
 
 #[test]
+fn keys_older_than_not_before_are_refused() {
+    let since = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
+    let auth = Auth::new(true, Some(&presented(3)), false).not_before(since);
+    let newer = ApiKey { created_at: since, ..key(2, Role::Producer.actions(), &["*"]) };
+    auth.use_records(records([key(1, Actions::all(), &["*"]), newer]));
+    let is_admitted = |digit| {
+        let headers = headers(&bearer(&presented(digit)));
+        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).1.is_ok()
+    };
+    // The root key is valid again, because no administrator is.
+    assert_eq!([1, 2, 3].map(is_admitted), [false, true, true]);
+}
+
+#[test]
 fn keys_are_required_from_the_first_one_on() {
     let auth = Auth::new(false, None, false);
     let admit = || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer(None), NOW).1;

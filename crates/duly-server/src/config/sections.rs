@@ -17,8 +17,8 @@ use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
     store_url::StoreUrl,
     texts::{
-        AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
-        Network, PortRange, ProxyUrl, Risk, WebOrigin,
+        AbsolutePath, DataDir, DeploymentName, Host, Instant, ListenAddress, ListenAddresses,
+        LogFilter, Network, PortRange, ProxyUrl, Risk, WebOrigin,
     },
 };
 use crate::telemetry::logging;
@@ -46,6 +46,10 @@ pub struct Server {
     /// Web origins that may call, as `https://name:port`; CORS tells browsers so. The server's own
     /// origin is always allowed, every other origin is refused.
     pub allowed_origins: Vec<WebOrigin>,
+    /// Networks of proxies whose `X-Forwarded-For` is believed: the address of a caller is the last one
+    /// there that is none of them. Without them it is that of the connection. With one, callers of a
+    /// Unix socket are proxies too. Networks of keys and the audit log use that address.
+    pub trusted_proxies: Vec<Network>,
     /// Largest body of a request. A batch is at most 32 MiB even if this is more.
     pub body_bytes_max: Bytes<KIB, { 256 * MIB }, { 32 * MIB }>,
     /// Memory for all requests and responses together: of a request until its call is done, of a
@@ -90,6 +94,9 @@ pub struct Auth {
     /// callers. Only then may `server.listen` and `server.admin_listen` be addresses that other
     /// machines reach without a certificate (`[tls]`) and `auth.mode`.
     pub external: bool,
+    /// Keys of the store that were created before this time are refused, whatever the store says: for use
+    /// after an incident. All of them are without it.
+    pub not_before: Option<Instant>,
     /// Time for which a node admits the keys that it knows while it reaches no majority of the shards
     /// of Redis, and so does not learn of changes. After it calls with a key get 503.
     pub cache: TimeSpan<SECOND, DAY, MINUTE>,

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use duly_core::invalid::shorten;
+use duly_core::{Timestamp, invalid::shorten};
 use duly_store_redis::Check;
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -205,6 +205,13 @@ text!(
         let is_name = (1..=64).contains(&text.len()) && text.chars().all(fits);
         is_name.then(|| text.to_owned())
     }
+);
+
+text!(
+    /// Point in time.
+    Instant(Timestamp) as it is,
+    "a time of RFC 3339 such as 2026-11-24T08:00:00Z",
+    |text| Timestamp::parse(text).ok()
 );
 
 text!(

@@ -45,6 +45,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Some(Connection { progress, peer, .. }) => (Some(progress), peer),
         None => (None, Peer(None)),
     };
+    let peer = app.guard.caller_address(peer, request.headers());
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
     let (key, admitted) = match app.guard.check(request.uri(), request.headers()) {

@@ -125,7 +125,8 @@ impl App {
         if is_new {
             let name = &namespace.name;
             let similar = self.similar_namespace(name).await;
-            tracing::info!(namespace = %name, similar, "namespace created implicitly");
+            let key = call::caller().key().map(|key| key.id.to_string());
+            tracing::info!(namespace = %name, key, similar, "namespace created implicitly");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
             call::set_notice(format!(

@@ -58,6 +58,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Some(Connection { progress, kind, peer }) => (Some(progress), kind, peer),
         None => (None, ConnectionKind::Main, Peer(None)),
     };
+    let peer = app.guard.caller_address(peer, request.headers());
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked_origin = app.guard.check_request(&request);
     // A preflight request has no key.

@@ -12,8 +12,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use axum::extract::Request;
 use duly_core::{Code, headers::LOOP, invalid::shorten};
 use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
+use ipnet::IpNet;
 
 use super::{PROBES, Problem};
+use crate::auth::Peer;
+
+/// Header in which proxies name the address of the caller.
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Allowed values of `Host`, for messages.
 const HOSTS_ALLOWED: &str = "localhost, a loopback address, an address the server listens on, or \
@@ -28,6 +33,8 @@ pub struct Guard {
     pub allowed_hosts: Vec<String>,
     /// Origins that may call, as `scheme://host:port`.
     pub allowed_origins: Vec<String>,
+    /// Networks of proxies that name the address of their callers.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 impl Guard {
@@ -45,6 +52,31 @@ impl Guard {
             return Ok(());
         }
         self.check(request.uri(), request.headers())
+    }
+
+    /// Returns the address of a caller, whose connection comes from `peer`: the last one in
+    /// `X-Forwarded-For` that is no proxy's, if the connection is a proxy's.
+    pub(crate) fn caller_address(&self, peer: Peer, headers: &HeaderMap) -> Peer {
+        if self.trusted_proxies.is_empty() {
+            return peer;
+        }
+        let is_proxy = |peer: Peer| {
+            peer.0.is_none_or(|address| {
+                let address = address.to_canonical();
+                self.trusted_proxies.iter().any(|network| network.contains(&address))
+            })
+        };
+        let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
+        let hops = lines.into_iter().flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
+        let mut address = peer;
+        for hop in hops {
+            let Ok(hop) = hop.trim().parse::<IpAddr>() else { break };
+            if !is_proxy(address) {
+                break;
+            }
+            address = Peer(Some(hop));
+        }
+        address
     }
 
     /// Checks the headers of a request.
@@ -161,7 +193,33 @@ mod tests {
             listen: vec![IpAddr::from([127, 0, 0, 1])],
             allowed_hosts: vec!["duly.internal".into()],
             allowed_origins: vec!["https://console.example".into()],
+            trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         }
+    }
+
+    #[test]
+    fn only_trusted_proxies_name_the_address_of_a_caller() {
+        let check = |connection: Option<&str>, forwarded: &[&str], expected: Option<&str>| {
+            let peer = |text: Option<&str>| Peer(text.map(|text| text.parse().unwrap()));
+            let lines = forwarded.iter().map(|line| (FORWARDED_FOR.parse().unwrap(), *line));
+            let lines =
+                lines.map(|(name, line): (http::HeaderName, _)| (name, line.parse().unwrap()));
+            let mut headers = HeaderMap::new();
+            headers.extend(lines);
+            let found = guard().caller_address(peer(connection), &headers);
+            assert_eq!(found, peer(expected), "{connection:?} {forwarded:?}");
+        };
+        check(Some("192.0.2.1"), &["198.51.100.7"], Some("192.0.2.1"));
+        check(Some("10.0.0.1"), &[], Some("10.0.0.1"));
+        check(Some("10.0.0.1"), &["198.51.100.7"], Some("198.51.100.7"));
+        check(Some("::ffff:10.0.0.1"), &["198.51.100.7"], Some("198.51.100.7"));
+        check(None, &["198.51.100.7"], Some("198.51.100.7"));
+        // What the caller itself has sent comes first, and is not believed.
+        check(Some("10.0.0.1"), &["10.9.9.9, 198.51.100.7"], Some("198.51.100.7"));
+        check(Some("10.0.0.1"), &["10.9.9.9", "198.51.100.7"], Some("198.51.100.7"));
+        check(Some("10.0.0.1"), &["x, 198.51.100.7,10.0.0.2"], Some("198.51.100.7"));
+        check(Some("10.0.0.1"), &["2001:db8::7, fd00::1"], Some("2001:db8::7"));
+        check(Some("10.0.0.1"), &["198.51.100.7, unknown"], Some("10.0.0.1"));
     }
 
     fn check(host: Option<&str>, origin: Option<&str>) -> Result<(), Code> {

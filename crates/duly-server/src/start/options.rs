@@ -30,6 +30,7 @@ pub(super) fn guard(config: &Config, listen: &[Address]) -> Guard {
         listen: listen.iter().filter_map(Address::tcp).map(|it| it.ip()).collect(),
         allowed_hosts: server.allowed_hosts.iter().map(|host| host.0.clone()).collect(),
         allowed_origins: server.allowed_origins.iter().map(|origin| origin.0.clone()).collect(),
+        trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
     }
 }
 
@@ -200,7 +201,11 @@ pub(super) fn auth(config: &Config, admin_listen: Option<&Address>) -> Result<Au
         })
     });
     let guards_admin = admin_listen.is_some_and(|address| !address.is_local());
-    Ok(Auth::new(!config.auth.mode.is_empty(), root.transpose()?.as_ref(), guards_admin))
+    let auth = Auth::new(!config.auth.mode.is_empty(), root.transpose()?.as_ref(), guards_admin);
+    Ok(match &config.auth.not_before {
+        Some(time) => auth.not_before(time.0),
+        None => auth,
+    })
 }
 
 /// Reads the certificate of the server, if it has one.

@@ -118,6 +118,7 @@ impl Bench {
                 listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: vec!["duly.internal".into()],
                 allowed_origins: vec!["https://console.example".into()],
+                trusted_proxies: Vec::new(),
             },
             auth: Auth::new(false, None, false),
             audit: Audit::off(),
