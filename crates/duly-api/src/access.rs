@@ -33,6 +33,9 @@ pub struct CreateKeyRequest {
     pub expires_at: Option<Time>,
     /// The same as a time from now; not together with `expires_at`.
     pub expires_in: Option<Duration>,
+    /// A subject of certificates (`cert:URI`, `cert:DNS-NAME`) or of tokens (`jwt:sub:SUBJECT`,
+    /// `jwt:group:GROUP`). Then the key has no secret: who proves to be the subject holds it.
+    pub subject: Option<String>,
 }
 
 /// A change of a key: absent fields stay.
@@ -83,6 +86,8 @@ pub struct Key {
     pub expires_at: Option<Time>,
     /// `true`: it permits nothing.
     pub disabled: bool,
+    /// The subject of certificates or tokens whose holders hold it; absent if it has a secret.
+    pub subject: Option<String>,
     /// The end of its old secret, during a rotation.
     pub old_secret_until: Option<Time>,
     /// The time of its creation.
@@ -92,10 +97,12 @@ pub struct Key {
 }
 
 /// A key with its secret, which is shown only once. `Debug` does not show it.
+#[skip_serializing_none]
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewKey {
-    /// The text that a caller sends after `Bearer`. It cannot be shown again.
-    pub secret: String,
+    /// The text that a caller sends after `Bearer`. It cannot be shown again. Absent if the key has a
+    /// subject.
+    pub secret: Option<String>,
     /// The key.
     pub key: Key,
 }
@@ -174,6 +181,7 @@ impl From<&ApiKey> for Key {
             not_before: key.not_before.map(Time::from),
             expires_at: key.expires_at.map(Time::from),
             disabled: key.disabled,
+            subject: key.subject.as_ref().map(ToString::to_string),
             old_secret_until: key.secrets.iter().find_map(|secret| secret.ends_at).map(Time::from),
             created_at: Some(key.created_at.into()),
             created_by: key.created_by.clone(),

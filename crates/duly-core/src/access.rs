@@ -5,16 +5,22 @@
 //! 2. Duly keeps the SHA-256 of each secret. A secret has 256 random bits, so a slow hash would add nothing.
 //! 3. A key permits a set of [`Action`]s in the namespaces that its patterns match. Every action is
 //!    permitted in each of these namespaces.
-//! 4. A key has a second secret during a rotation. The older one ends at a time.
+//! 4. A key may have a [`Subject`] instead of secrets: then callers prove with a certificate or a signed
+//!    token that they are that subject.
+//! 5. A key has a second secret during a rotation. The older one ends at a time.
 
 mod secret;
+mod subject;
 
 use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::secret::{PresentedKey, SECRET_BYTES, SecretHash};
+pub use self::{
+    secret::{PresentedKey, SECRET_BYTES, SecretHash},
+    subject::{SUBJECT_BYTES_MAX, Subject},
+};
 use crate::{Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED};
 
 crate::named_enum! {
@@ -307,8 +313,11 @@ pub struct ApiKey {
     pub actions: Actions,
     /// The namespaces in which it permits that.
     pub namespaces: Vec<NamespacePattern>,
-    /// Its secrets, the newest first; at most [`KEY_SECRETS_MAX`].
+    /// Its secrets, the newest first; at most [`KEY_SECRETS_MAX`]. None if it has a subject.
     pub secrets: Vec<KeySecret>,
+    /// The subject of certificates or tokens whose holders hold this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
     /// Networks from which it may be used; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<IpNet>,
@@ -341,6 +350,7 @@ impl ApiKey {
             actions,
             namespaces,
             secrets: vec![KeySecret { hash: presented.hash(), ends_at: None }],
+            subject: None,
             networks: Vec::new(),
             not_before: None,
             expires_at: None,
@@ -388,7 +398,21 @@ impl ApiKey {
             let is_current = secret.ends_at.is_none_or(|end| now < end);
             held | (secret.hash == *hash && is_current)
         });
-        held && self.is_valid(now) && self.is_allowed_from(address)
+        held && self.admits_subject(address, now)
+    }
+
+    /// Returns `true` if a caller who has proved to hold this key may use it from `address` at `now`.
+    pub fn admits_subject(&self, address: Option<IpAddr>, now: Timestamp) -> bool {
+        self.is_valid(now) && self.is_allowed_from(address)
+    }
+
+    /// Returns the key with a subject instead of secrets.
+    #[must_use]
+    pub fn with_subject(self, subject: Option<Subject>) -> Self {
+        match subject {
+            Some(_) => Self { subject, secrets: Vec::new(), ..self },
+            None => self,
+        }
     }
 
     /// Returns `true` if the key is enabled and within its time.

@@ -14,6 +14,7 @@
 mod file;
 
 use std::{
+    net::IpAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -34,7 +35,7 @@ use metrics::counter;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    auth::{Caller, Peer, Rule},
+    auth::{Caller, Rule},
     call::CallNotes,
     config::AuditLevel,
     problem::Problem,
@@ -100,7 +101,7 @@ pub(crate) struct CallFacts {
     /// `true`: it may change something.
     pub(crate) is_change: bool,
     /// The address of the caller.
-    pub(crate) peer: Peer,
+    pub(crate) address: Option<IpAddr>,
     /// The time.
     pub(crate) now: Timestamp,
 }
@@ -195,7 +196,7 @@ impl Audit {
         let record = AuditRecord {
             time: facts.now.into(),
             key: None,
-            address: address_of(facts.peer),
+            address: address_of(facts.address),
             protocol: facts.protocol.to_owned(),
             operation: facts.operation,
             action,
@@ -225,7 +226,7 @@ impl Audit {
         let record = AuditRecord {
             time: now.into(),
             key: caller.key().map(|key| key.id.to_string()),
-            address: address_of(caller.peer()),
+            address: address_of(caller.address()),
             protocol: protocol.to_owned(),
             operation: operation.to_owned(),
             action: Some(action.as_str().to_owned()),
@@ -299,8 +300,8 @@ impl AuditedCall {
     }
 }
 
-fn address_of(peer: Peer) -> Option<String> {
-    peer.0.map(|address| address.to_canonical().to_string())
+fn address_of(address: Option<IpAddr>) -> Option<String> {
+    address.map(|address| address.to_canonical().to_string())
 }
 
 /// Returns a record as a line.

@@ -11,9 +11,11 @@
 //! 2. Before the body is read, the caller needs the action of the operation ([`rules`]). An operation
 //!    without a row there needs every action.
 //! 3. A namespace that a key does not cover is not found, whether or not it exists.
-//! 4. A missing, malformed, unknown, expired or disabled key gets the same answer.
-//! 5. Streams check their key again with each part: a key that was revoked ends them.
-//! 6. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
+//! 4. A caller proves who it is with a key, a certificate ([`Peer`]), or a signed token ([`tokens`]). All
+//!    lead to an [`ApiKey`]: certificates and tokens by its subject.
+//! 5. A missing, malformed, unknown, expired or disabled key gets the same answer.
+//! 6. Streams check their key again with each part: a key that was revoked ends them.
+//! 7. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
 //!    a while, and then none.
 
 use std::{
@@ -28,7 +30,7 @@ use std::{
 use axum::response::Response;
 use duly_core::{
     Code, Millis, NamespaceName, Timestamp,
-    access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
+    access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Subject},
 };
 use duly_store::{AccessRecords, Error, RestoreState};
 use http::{
@@ -37,10 +39,12 @@ use http::{
 };
 use parking_lot::RwLock;
 
+use self::tokens::Tokens;
 use crate::{call, problem::Problem, telemetry};
 
 mod follow;
 pub(crate) mod rules;
+pub(crate) mod tokens;
 
 pub(crate) use follow::follow;
 pub(crate) use rules::Rule;
@@ -48,9 +52,34 @@ pub(crate) use rules::Rule;
 /// Begins the value of the header with a key.
 const SCHEME: &str = "bearer ";
 
-/// The address that a request came from; a Unix socket has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer(pub(crate) Option<IpAddr>);
+/// The other end of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// The address of the caller; a Unix socket has none.
+    pub(crate) address: Option<IpAddr>,
+    /// The certificate that the caller has proved to hold.
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
+}
+
+/// The certificate of a caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PeerCertificate {
+    /// Its URIs, and then its DNS names.
+    pub(crate) subjects: Arc<[Subject]>,
+    /// The end of its validity.
+    pub(crate) ends_at: Timestamp,
+}
+
+/// Means by which callers may prove who they are.
+#[derive(Debug, Clone)]
+pub(crate) struct AuthModes {
+    /// Keys with a secret.
+    pub(crate) keys: bool,
+    /// Certificates.
+    pub(crate) certificates: bool,
+    /// Tokens of an issuer.
+    pub(crate) tokens: Option<Arc<Tokens>>,
+}
 
 /// The keys of a server; cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,6 +89,7 @@ pub struct Auth(Arc<Inner>);
 struct Inner {
     /// `true`: a caller needs a key. It never becomes `false`.
     is_required: AtomicBool,
+    modes: AuthModes,
     /// The key of `auth.root_key_file`: valid while there is no administrator key.
     root: Option<Arc<ApiKey>>,
     /// `true`: callers of `server.admin_listen` need a key for metrics.
@@ -76,6 +106,8 @@ struct Inner {
 struct KeyTable {
     records: Arc<AccessRecords>,
     keys: HashMap<KeyId, Arc<ApiKey>>,
+    /// Those with a subject.
+    subjects: HashMap<Subject, Arc<ApiKey>>,
 }
 
 /// The sender of a call.
@@ -94,8 +126,17 @@ pub(crate) enum Caller {
 pub(crate) struct Holder {
     auth: Auth,
     key: Arc<ApiKey>,
-    presented: PresentedKey,
+    proof: Proof,
     peer: Peer,
+}
+
+/// A caller's proof of who it is.
+#[derive(Debug)]
+enum Proof {
+    /// A key with its secret.
+    Key(PresentedKey),
+    /// Subjects of a verified certificate or token, until a time.
+    Subjects(Arc<[Subject]>, Timestamp),
 }
 
 impl Auth {
@@ -109,6 +150,7 @@ impl Auth {
         let is_required = AtomicBool::new(is_required);
         Self(Arc::new(Inner {
             is_required,
+            modes: AuthModes { keys: true, certificates: false, tokens: None },
             root,
             guards_admin,
             not_before: Timestamp::MIN,
@@ -120,10 +162,25 @@ impl Auth {
     /// Refuses keys of the store that were created before a time. Called before it is shared.
     #[must_use]
     pub fn not_before(mut self, time: Timestamp) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.not_before = time;
-        }
+        self.inner_mut().not_before = time;
         self
+    }
+
+    /// Sets the means by which callers may prove who they are; keys alone without it. Called before it is
+    /// shared.
+    #[must_use]
+    pub(crate) fn with_modes(mut self, modes: AuthModes) -> Self {
+        self.inner_mut().modes = modes;
+        self
+    }
+
+    fn inner_mut(&mut self) -> &mut Inner {
+        Arc::get_mut(&mut self.0).expect("it is not shared yet")
+    }
+
+    /// Returns the tokens that callers may present.
+    pub(crate) fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.0.modes.tokens.as_ref()
     }
 
     /// Uses these records from now on, unless they are older than those in use.
@@ -135,7 +192,11 @@ impl Auth {
                 telemetry::set_admin_key_end(records.admin_end());
             }
             let keys = records.keys.iter().map(|(id, key)| (id.clone(), Arc::new(key.clone())));
-            *present = Arc::new(KeyTable { keys: keys.collect(), records: Arc::new(records) });
+            let keys: HashMap<_, _> = keys.collect();
+            let subjects =
+                keys.values().filter_map(|key| Some((key.subject.clone()?, Arc::clone(key))));
+            let subjects = subjects.collect();
+            *present = Arc::new(KeyTable { subjects, keys, records: Arc::new(records) });
         }
     }
 
@@ -188,22 +249,33 @@ impl Auth {
         now: Timestamp,
     ) -> Result<Caller, Problem> {
         self.expect_current()?;
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let (value, other) = (values.next(), values.next());
-        let text = value.filter(|_| other.is_none()).and_then(|value| value.to_str().ok());
-        let presented = text
-            .and_then(|text| text.split_at_checked(SCHEME.len()))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME))
-            .and_then(|(_, key)| key.trim().parse::<PresentedKey>().ok());
-        let found = presented.and_then(|presented| {
-            self.find(&presented, peer, now).map(|key| Holder {
-                auth: self.clone(),
-                key,
-                presented,
-                peer,
-            })
+        let found = self.proof(headers, &peer, now).and_then(|proof| {
+            let key = self.find(&proof, &peer, now)?;
+            Some(Holder { auth: self.clone(), key, proof, peer })
         });
         found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(unauthenticated)
+    }
+
+    /// Returns the proof that a caller sends: in a header, or else by the certificate of its connection.
+    fn proof(&self, headers: &HeaderMap, peer: &Peer, now: Timestamp) -> Option<Proof> {
+        let modes = &self.0.modes;
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (value, other) = (values.next(), values.next());
+        let Some(value) = value else {
+            let certificate = peer.certificate.as_ref().filter(|_| modes.certificates)?;
+            return Some(Proof::Subjects(Arc::clone(&certificate.subjects), certificate.ends_at));
+        };
+        let text = value.to_str().ok().filter(|_| other.is_none())?;
+        let (scheme, text) = text.split_at_checked(SCHEME.len())?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return None;
+        }
+        let text = text.trim();
+        if let Ok(presented) = text.parse::<PresentedKey>() {
+            return Some(Proof::Key(presented));
+        }
+        let verified = modes.tokens.as_ref()?.verify(text, now)?;
+        Some(Proof::Subjects(verified.subjects, verified.ends_at))
     }
 
     /// Checks that the keys in use are not out of date.
@@ -222,21 +294,30 @@ impl Auth {
         key.created_at >= self.0.not_before
     }
 
-    fn find(&self, presented: &PresentedKey, peer: Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
+    /// Returns the key that a caller has proved to hold, if it is valid.
+    fn find(&self, proof: &Proof, peer: &Peer, now: Timestamp) -> Option<Arc<ApiKey>> {
         let table = Arc::clone(&self.0.table.read());
-        let hash = presented.hash();
         let is_confirmed = table.records.restore != RestoreState::Unconfirmed;
-        let key = match &self.0.root {
-            Some(root) if root.id == presented.id => {
-                let is_admin =
-                    |key: &&ApiKey| key.is_admin() && key.is_valid(now) && self.is_recent(key);
-                let is_replaced =
-                    is_confirmed && table.records.keys.values().any(|it| is_admin(&it));
-                Some(root).filter(|_| !is_replaced)
+        let is_usable = |key: &&Arc<ApiKey>| is_confirmed && self.is_recent(key);
+        let key = match proof {
+            Proof::Subjects(subjects, ends_at) => {
+                let found = subjects.iter().find_map(|subject| table.subjects.get(subject));
+                let found = found.filter(|_| now < *ends_at).filter(is_usable);
+                return found.filter(|key| key.admits_subject(peer.address, now)).map(Arc::clone);
             }
-            _ => table.keys.get(&presented.id).filter(|key| is_confirmed && self.is_recent(key)),
+            Proof::Key(presented) => match &self.0.root {
+                Some(root) if root.id == presented.id => {
+                    let is_admin =
+                        |key: &&ApiKey| key.is_admin() && key.is_valid(now) && self.is_recent(key);
+                    let is_replaced =
+                        is_confirmed && table.records.keys.values().any(|it| is_admin(&it));
+                    Some(root).filter(|_| !is_replaced)
+                }
+                _ => table.keys.get(&presented.id).filter(is_usable).filter(|_| self.0.modes.keys),
+            }
+            .filter(|key| key.admits(&presented.hash(), peer.address, now)),
         };
-        key.filter(|key| key.admits(&hash, peer.0, now)).map(Arc::clone)
+        key.map(Arc::clone)
     }
 }
 
@@ -321,7 +402,7 @@ impl Caller {
             Self::Holder(holder) => holder,
         };
         holder.auth.expect_current()?;
-        let found = holder.auth.find(&holder.presented, holder.peer, now);
+        let found = holder.auth.find(&holder.proof, &holder.peer, now);
         let is_same = found.is_some_and(|key| {
             holder.key.actions.is_within(key.actions) && key.namespaces == holder.key.namespaces
         });
@@ -329,10 +410,10 @@ impl Caller {
     }
 
     /// Returns the address of the caller, if it has a key.
-    pub(crate) fn peer(&self) -> Peer {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         match self {
-            Self::Anyone | Self::Unidentified => Peer(None),
-            Self::Holder(holder) => holder.peer,
+            Self::Anyone | Self::Unidentified => None,
+            Self::Holder(holder) => holder.peer.address,
         }
     }
 

@@ -39,13 +39,13 @@ pub use keys::key;
 pub use numbers::{Bytes, Integer, TimeSpan};
 pub use pages::{example_toml, reference_markdown};
 pub use sections::{
-    AllowLoopback, Audit, AuditLevel, Auth, AuthMode, Defaults, Delivery, Drain, Limits, Log,
-    Server, Store, Tls, TlsVersion, Webhook,
+    AllowLoopback, Audit, AuditLevel, Auth, AuthMode, Defaults, Delivery, Drain, Jwt, JwtAlgorithm,
+    Limits, Log, Server, Store, Tls, TlsVersion, Webhook,
 };
 pub use store_url::StoreUrl;
 pub use texts::{
     AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
-    Network, PortRange, ProxyUrl, Risk, WebOrigin,
+    Network, NonEmpty, PortRange, ProxyUrl, Risk, WebOrigin,
 };
 
 use keys::{Key, StoreKind};
@@ -90,6 +90,8 @@ pub struct Config {
     pub server: Server,
     /// `[auth]`.
     pub auth: Auth,
+    /// `[jwt]`.
+    pub jwt: Jwt,
     /// `[audit]`.
     pub audit: Audit,
     /// `[tls]`.

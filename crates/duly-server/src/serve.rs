@@ -208,13 +208,14 @@ fn connect(
 ) {
     let builder = Arc::clone(builder);
     let progress = WriteProgress::new(timeouts.write);
-    let peer = Peer(listen::peer_of(&stream));
+    let address = listen::peer_of(&stream);
     tokio::spawn(async move {
         let stream = tokio::select! {
             stream = secure(stream, tls, timeouts.idle) => stream,
             _ = stopped.wait_for(|stop| *stop) => None,
         };
         let Some(stream) = stream else { return };
+        let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
         let stream = TimeoutStream::new(stream, timeouts);
         let connection =
             Connection { progress: progress.clone(), kind: ConnectionKind::Main, peer };
@@ -304,7 +305,8 @@ impl Reserve {
             oldest.abort();
         }
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
-        let (progress, peer) = (WriteProgress::new(timeouts.write), Peer(listen::peer_of(&stream)));
+        let progress = WriteProgress::new(timeouts.write);
+        let peer = Peer { address: listen::peer_of(&stream), certificate: None };
         let connection = Connection { progress, kind: self.kind, peer };
         let switch = switch.clone().for_connection(connection);
         let serving = async move {

@@ -184,6 +184,9 @@ async fn start_on(
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
     let mut tasks = JoinSet::new();
+    if let Some(tokens) = auth.tokens() {
+        tasks.spawn(Arc::clone(tokens).keep_fresh());
+    }
     let shared = store.as_store();
     if shared.deployment().is_some() {
         tasks.spawn(auth::follow(auth, shared, config.auth.cache.to_std()));

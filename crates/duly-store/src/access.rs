@@ -105,6 +105,12 @@ impl AccessRecords {
         match change {
             AccessChange::Put(key) => {
                 let key = key.check()?;
+                let same =
+                    records.keys.values().find(|it| it.id != key.id && it.subject == key.subject);
+                if let (Some(subject), Some(other)) = (&key.subject, same) {
+                    let allowed = format!("a subject without a key: key {} has it", other.id);
+                    return Err(Invalid::new("subject", subject, allowed));
+                }
                 records.keys.insert(key.id.clone(), key);
             }
             AccessChange::Delete(id) => drop(records.keys.remove(&id)),

@@ -163,7 +163,7 @@ fn every_caller_without_a_valid_key_gets_the_same_answer() {
     let disabled = ApiKey { disabled: true, ..key(2, Actions::all(), &["*"]) };
     let expired = ApiKey { expires_at: Some(NOW), ..key(3, Actions::all(), &["*"]) };
     auth.use_records(records([everything, disabled, expired]));
-    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer(None), NOW).1;
+    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer::default(), NOW).1;
     let good = bearer(&presented(1));
     assert!(admit(&headers(&good)).is_ok());
     assert!(admit(&headers(&good.replace("Bearer", "bearer"))).is_ok());
@@ -196,7 +196,7 @@ fn the_root_key_ends_with_the_first_administrator() {
     let auth = Auth::new(true, Some(&presented(9)), false);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::Needs(Action::Keys), &headers, Peer(None), NOW).1.is_ok()
+        auth.admit(Rule::Needs(Action::Keys), &headers, Peer::default(), NOW).1.is_ok()
     };
     assert!(admit(9));
     auth.use_records(records([key(1, Role::Producer.actions(), &["*"])]));
@@ -216,10 +216,72 @@ fn restored_keys_admit_no_one() {
     auth.use_records(restored);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).1.is_ok()
+        auth.admit(Rule::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
     };
     assert!(!admit(1) && admit(9));
-    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer(None), NOW).1.is_err());
+    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer::default(), NOW).1.is_err());
+}
+
+#[test]
+fn subjects_of_certificates_and_tokens_hold_keys() {
+    let issuer = tokens::tests::Issuer::new();
+    let modes = AuthModes {
+        keys: false,
+        certificates: true,
+        tokens: Some(Arc::new(tokens::tests::tokens(&issuer.jwks("one")))),
+    };
+    let now = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
+    let auth = Auth::new(true, None, false).with_modes(modes.clone());
+    let subject = |text: &str| Subject::new(text).unwrap();
+    let of = |digit, text: &str| {
+        key(digit, Role::Producer.actions(), &["a"]).with_subject(Some(subject(text)))
+    };
+    let group =
+        ApiKey { networks: vec!["10.0.0.0/8".parse().unwrap()], ..of(3, "jwt:group:orders") };
+    auth.use_records(records([
+        key(1, Actions::all(), &["*"]),
+        of(2, "cert:spiffe://example.org/orders"),
+        group,
+    ]));
+    let peer = |ends_at, address: &str| Peer {
+        address: Some(address.parse().unwrap()),
+        certificate: Some(Arc::new(PeerCertificate {
+            subjects: Arc::new([
+                subject("cert:other"),
+                subject("cert:spiffe://example.org/orders"),
+            ]),
+            ends_at,
+        })),
+    };
+    let later = now.saturating_add(Millis::from_secs(1));
+    let who = |auth: &Auth, headers: &HeaderMap, peer| {
+        let (key, admitted) = auth.admit(Rule::AnyKey, headers, peer, now);
+        assert_eq!(key.is_some(), admitted.is_ok());
+        key.map(|key| key.as_str().to_owned())
+    };
+    let name = |digit: u8| Some(duly_core::access::KeyId::generate([digit; 10]).to_string());
+    let none = HeaderMap::new();
+    assert_eq!(who(&auth, &none, peer(later, "10.0.0.1")), name(2));
+    assert_eq!(who(&auth, &none, peer(now, "10.0.0.1")), None, "the certificate has ended");
+    assert_eq!(who(&auth, &none, Peer::default()), None);
+    let token = issuer.token(&tokens::tests::header(), &tokens::tests::claims());
+    let token = headers(&format!("Bearer {token}"));
+    assert_eq!(who(&auth, &token, peer(later, "10.0.0.1")), name(3), "a token goes first");
+    assert_eq!(who(&auth, &token, peer(later, "192.0.2.1")), None, "networks hold for tokens too");
+    // A key with a secret is no means here.
+    assert_eq!(who(&auth, &headers(&bearer(&presented(1))), peer(later, "10.0.0.1")), None);
+    // Neither are certificates and tokens where only keys are.
+    let keys = Auth::new(true, None, false);
+    keys.use_records((*auth.records()).clone());
+    for headers in [&none, &token] {
+        assert_eq!(who(&keys, headers, peer(later, "10.0.0.1")), None);
+    }
+    assert_eq!(who(&keys, &headers(&bearer(&presented(1))), Peer::default()), name(1));
+    assert_eq!(
+        who(&keys, &headers(&bearer(&presented(2))), Peer::default()),
+        None,
+        "it has no secret"
+    );
 }
 
 #[test]
@@ -230,7 +292,7 @@ fn keys_older_than_not_before_are_refused() {
     auth.use_records(records([key(1, Actions::all(), &["*"]), newer]));
     let is_admitted = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::AnyKey, &headers, Peer(None), NOW).1.is_ok()
+        auth.admit(Rule::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
     };
     // The root key is valid again, because no administrator is.
     assert_eq!([1, 2, 3].map(is_admitted), [false, true, true]);
@@ -239,7 +301,8 @@ fn keys_older_than_not_before_are_refused() {
 #[test]
 fn keys_are_required_from_the_first_one_on() {
     let auth = Auth::new(false, None, false);
-    let admit = || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer(None), NOW).1;
+    let admit =
+        || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer::default(), NOW).1;
     assert!(matches!(admit(), Ok(Caller::Anyone)));
     auth.use_records(records([key(1, Actions::all(), &["*"])]));
     assert!(admit().is_err());
@@ -488,7 +551,8 @@ async fn a_key_revoked_before_the_body_arrives_changes_nothing() {
 async fn a_revoked_key_ends_its_streams() {
     let auth = Auth::new(true, None, false);
     auth.use_records(records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["a"])]));
-    let admit = || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer(None), NOW).1;
+    let admit =
+        || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer::default(), NOW).1;
     let caller = admit().unwrap();
     assert!(caller.check_still_valid(NOW).is_ok());
     let narrowed = AccessRecords {

@@ -8,7 +8,7 @@ use duly_store_embedded::memory_limit;
 use duly_store_redis::Check;
 
 use super::{
-    AbsolutePath, AllowLoopback, Config, Layers, ListenAddress, Origin, Risk, StoreUrl,
+    AbsolutePath, AllowLoopback, AuthMode, Config, Layers, ListenAddress, Origin, Risk, StoreUrl,
     keys::{StoreKind, key, shown},
     numbers::bytes_text,
 };
@@ -49,6 +49,7 @@ pub(super) fn check(config: &mut Config, layers: &mut Layers) {
         let keys = [key!(auth.root_key_file), key!(auth.mode)];
         conflicts.note_alone(keys, [&shown(&path.0.as_str().into()), "left out"]);
     }
+    check_modes(config, &mut conflicts);
     check_bounds(config, &mut conflicts);
     check_directories(config, &mut conflicts);
     check_webhooks(config, &mut conflicts);
@@ -82,6 +83,44 @@ pub(super) fn connections_within(memory_limit: u64) -> u64 {
 /// Returns the number of lease calls that may wait on some connections: over HTTP/1.1 each holds one.
 fn waiters_within(connections: u64) -> u64 {
     (connections - connections.div_ceil(4)).max(1)
+}
+
+/// Each means by which callers prove who they are needs its settings, and these have no effect without it.
+fn check_modes(config: &Config, conflicts: &mut Conflicts<'_>) {
+    let (mode, jwt) = (key!(auth.mode), &config.jwt);
+    let keys = if jwt.jwks_file.is_some() { key!(jwt.jwks_file) } else { key!(jwt.jwks_url) };
+    let has_keys = jwt.jwks_file.is_some() || jwt.jwks_url.is_some();
+    let mtls = [(key!(tls.client_ca_file), config.tls.client_ca_file.is_some())];
+    let tokens = [
+        (key!(jwt.issuer), jwt.issuer.is_some()),
+        (key!(jwt.audience), jwt.audience.is_some()),
+        (keys, has_keys),
+    ];
+    let means = [("mtls", AuthMode::Mtls, &mtls[..]), ("jwt", AuthMode::Jwt, &tokens[..])];
+    for (name, wanted, settings) in means {
+        if config.auth.mode.contains(&wanted) {
+            let missing: Vec<_> =
+                settings.iter().filter(|(_, is_set)| !is_set).map(|(key, _)| *key).collect();
+            if let Some(first) = missing.first() {
+                let missing = missing.join(", ");
+                let allowed = format!("without {name:?}, or set together with {missing}");
+                conflicts.note([mode, first], name, allowed);
+            }
+        } else {
+            for (key, _) in settings.iter().filter(|(_, is_set)| *is_set) {
+                let allowed = format!("left out, or set together with {name:?} in {mode}");
+                conflicts.note([key, mode], "set", allowed);
+            }
+        }
+    }
+    if jwt.jwks_file.is_some() && jwt.jwks_url.is_some() {
+        let (key, other) = (key!(jwt.jwks_file), key!(jwt.jwks_url));
+        conflicts.note([key, other], "set", format!("left out beside {other}"));
+    }
+    if config.tls.client_ca_file.is_some() && config.tls.certificate_file.is_none() {
+        let keys = [key!(tls.client_ca_file), key!(tls.certificate_file)];
+        conflicts.note_alone(keys, ["set", "left out"]);
+    }
 }
 
 /// Without encryption and authentication, other machines must not reach the server.

@@ -8,9 +8,9 @@ use std::{fs, path::Path};
 
 use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
-use rustls::crypto::ring;
 
 use super::{Config, Layers, Tls, keys::key};
+use crate::auth::tokens;
 use crate::serve::TlsOptions;
 
 /// Notes files that cannot be used. Nothing of their content is shown.
@@ -37,9 +37,7 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
             refuse(key, &path, &reason, "a file in PEM that can be used");
         }
     }
-    if let Some(Err(error)) =
-        server_tls(config).map(|options| options.read(&ring::default_provider()))
-    {
+    if let Some(Err(error)) = server_tls(config).map(|options| options.read()) {
         refuse(error.key, &error.path, &error.reason, "a file in PEM that can be used");
     }
     let mut read =
@@ -63,6 +61,12 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         "a file that holds one line, a key",
     );
     read(
+        key!(jwt.jwks_file),
+        config.jwt.jwks_file.as_deref(),
+        tokens::check_file,
+        "a file with a set of keys (JWKS)",
+    );
+    read(
         key!(store.password_file),
         store.password_file.as_deref(),
         |path| password(path).map(drop),
@@ -78,10 +82,11 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
 
 /// Returns the settings of the server's own TLS.
 pub(crate) fn server_tls(config: &Config) -> Option<TlsOptions> {
-    let Tls { certificate_file, key_file, min_version, reload } = &config.tls;
+    let Tls { certificate_file, key_file, client_ca_file, min_version, reload } = &config.tls;
     Some(TlsOptions {
         certificate: certificate_file.as_deref()?.to_owned(),
         key: key_file.as_deref()?.to_owned(),
+        client_ca: client_ca_file.as_deref().map(Path::to_owned),
         min_version: *min_version,
         reload: reload.to_std(),
     })

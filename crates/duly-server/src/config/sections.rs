@@ -17,8 +17,8 @@ use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
     store_url::StoreUrl,
     texts::{
-        AbsolutePath, DataDir, DeploymentName, Host, Instant, ListenAddress, ListenAddresses,
-        LogFilter, Network, PortRange, ProxyUrl, Risk, WebOrigin,
+        AbsolutePath, DataDir, DeploymentName, GroupsClaim, Host, Instant, KeysUrl, ListenAddress,
+        ListenAddresses, LogFilter, Network, NonEmpty, PortRange, ProxyUrl, Risk, WebOrigin,
     },
 };
 use crate::telemetry::logging;
@@ -83,7 +83,7 @@ pub struct Server {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// Means by which callers prove who they are: `keys`. With one, no caller without a valid key is
+    /// Means by which callers prove who they are: `keys`, `mtls`, `jwt`. With one, no other caller is
     /// admitted, even if the store has no keys yet. Without one, callers need a key as soon as the
     /// store has had one.
     pub mode: Vec<AuthMode>,
@@ -108,6 +108,10 @@ pub struct Auth {
 pub enum AuthMode {
     /// A key in the header `authorization`.
     Keys,
+    /// A certificate of an authority of `tls.client_ca_file`.
+    Mtls,
+    /// A token (JWT) in the header `authorization` that the issuer of `[jwt]` has signed.
+    Jwt,
 }
 
 /// `[audit]`.
@@ -143,6 +147,40 @@ pub enum AuditLevel {
     All,
 }
 
+/// `[jwt]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jwt {
+    /// The issuer of tokens, exactly as in their claim `iss`. For `auth.mode = ["jwt"]`.
+    pub issuer: Option<NonEmpty>,
+    /// The audience that tokens must name in their claim `aud`.
+    pub audience: Option<NonEmpty>,
+    /// URL of the issuer's keys (JWKS).
+    pub jwks_url: Option<KeysUrl>,
+    /// File of the issuer's keys (JWKS), instead of a URL.
+    pub jwks_file: Option<AbsolutePath>,
+    /// Algorithms of signatures: `RS256`, `ES256`, `EdDSA`; all of them if it is empty.
+    pub algorithms: Vec<JwtAlgorithm>,
+    /// Claim with the groups of the caller, a list of texts.
+    pub groups_claim: GroupsClaim,
+    /// Interval at which the keys are read again; a token with an unknown key has them read at once.
+    pub reload: TimeSpan<{ 10 * SECOND }, DAY, { 5 * MINUTE }>,
+}
+
+/// An algorithm of signatures of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum JwtAlgorithm {
+    /// RSA with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// ECDSA with P-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// Ed25519.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
 /// `[tls]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -153,9 +191,11 @@ pub struct Tls {
     pub certificate_file: Option<AbsolutePath>,
     /// The private key of the certificate, in PEM.
     pub key_file: Option<AbsolutePath>,
+    /// Authorities of the certificates of callers, in PEM, for `auth.mode = ["mtls"]`.
+    pub client_ca_file: Option<AbsolutePath>,
     /// Oldest version of TLS that callers may use.
     pub min_version: TlsVersion,
-    /// Interval at which both files are read again; SIGHUP reads them at once. Files that cannot be
+    /// Interval at which the files are read again; SIGHUP reads them at once. Files that cannot be
     /// used are logged, and leave the present certificate in use.
     pub reload: TimeSpan<SECOND, DAY, { 30 * SECOND }>,
 }

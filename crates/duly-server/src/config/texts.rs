@@ -208,6 +208,39 @@ text!(
 );
 
 text!(
+    /// A text that is not empty.
+    NonEmpty(String) as it is,
+    "a text of 1 to 1000 bytes without control characters",
+    |text| {
+        let fits = (1..=1_000).contains(&text.len()) && !text.chars().any(char::is_control);
+        fits.then(|| text.to_owned())
+    }
+);
+
+text!(
+    /// Name of a claim of a token.
+    GroupsClaim(String) = "groups",
+    "the name of a claim",
+    |text| (!text.is_empty()).then(|| text.to_owned())
+);
+
+text!(
+    /// URL of a set of keys.
+    KeysUrl(String) as it is,
+    "an https:// URL, or http:// on a loopback address",
+    |text| {
+        let url = Url::parse(text).ok()?;
+        let is_local = url.host_str().is_some_and(|host| {
+            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        });
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        let is_allowed = url.scheme() == "https" || url.scheme() == "http" && is_local;
+        (is_allowed && is_bare).then(|| text.to_owned())
+    }
+);
+
+text!(
     /// Point in time.
     Instant(Timestamp) as it is,
     "a time of RFC 3339 such as 2026-11-24T08:00:00Z",

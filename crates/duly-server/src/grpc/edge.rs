@@ -43,9 +43,10 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let connection = request.extensions_mut().remove::<Connection>();
     let (progress, peer) = match connection {
         Some(Connection { progress, peer, .. }) => (Some(progress), peer),
-        None => (None, Peer(None)),
+        None => (None, Peer::default()),
     };
-    let peer = app.guard.caller_address(peer, request.headers());
+    let peer = app.guard.behind_proxies(peer, request.headers());
+    let address = peer.address;
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
     let (key, admitted) = match app.guard.check(request.uri(), request.headers()) {
@@ -57,7 +58,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         operation: method.map_or(UNMATCHED, |method| method.path.as_str()).to_owned(),
         rule,
         is_change: method.is_none_or(|method| method.kind == CallKind::Change),
-        peer,
+        address,
         now: app.now(),
     });
     let (audited, unwritable) = match audited {

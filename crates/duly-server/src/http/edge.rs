@@ -56,9 +56,10 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let connection = request.extensions_mut().remove::<Connection>();
     let (progress, kind, peer) = match connection {
         Some(Connection { progress, kind, peer }) => (Some(progress), kind, peer),
-        None => (None, ConnectionKind::Main, Peer(None)),
+        None => (None, ConnectionKind::Main, Peer::default()),
     };
-    let peer = app.guard.caller_address(peer, request.headers());
+    let peer = app.guard.behind_proxies(peer, request.headers());
+    let address = peer.address;
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked_origin = app.guard.check_request(&request);
     // A preflight request has no key.
@@ -73,7 +74,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         operation: format!("{method} {route}"),
         rule: rule_of(&method, route),
         is_change: CallKind::of(route, &method) == CallKind::Change,
-        peer,
+        address,
         now: app.now(),
     });
     let (audited, unwritable) = match audited {

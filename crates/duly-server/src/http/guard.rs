@@ -54,29 +54,29 @@ impl Guard {
         self.check(request.uri(), request.headers())
     }
 
-    /// Returns the address of a caller, whose connection comes from `peer`: the last one in
+    /// Returns the other end with the address of the caller, whose connection comes from `peer`: the last one in
     /// `X-Forwarded-For` that is no proxy's, if the connection is a proxy's.
-    pub(crate) fn caller_address(&self, peer: Peer, headers: &HeaderMap) -> Peer {
+    pub(crate) fn behind_proxies(&self, peer: Peer, headers: &HeaderMap) -> Peer {
         if self.trusted_proxies.is_empty() {
             return peer;
         }
-        let is_proxy = |peer: Peer| {
-            peer.0.is_none_or(|address| {
+        let is_proxy = |address: Option<IpAddr>| {
+            address.is_none_or(|address| {
                 let address = address.to_canonical();
                 self.trusted_proxies.iter().any(|network| network.contains(&address))
             })
         };
         let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().rev().collect();
         let hops = lines.into_iter().flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
-        let mut address = peer;
+        let mut address = peer.address;
         for hop in hops {
             let Ok(hop) = hop.trim().parse::<IpAddr>() else { break };
             if !is_proxy(address) {
                 break;
             }
-            address = Peer(Some(hop));
+            address = Some(hop);
         }
-        address
+        Peer { address, ..peer }
     }
 
     /// Checks the headers of a request.
@@ -200,13 +200,16 @@ mod tests {
     #[test]
     fn only_trusted_proxies_name_the_address_of_a_caller() {
         let check = |connection: Option<&str>, forwarded: &[&str], expected: Option<&str>| {
-            let peer = |text: Option<&str>| Peer(text.map(|text| text.parse().unwrap()));
+            let peer = |text: Option<&str>| Peer {
+                address: text.map(|text| text.parse().unwrap()),
+                certificate: None,
+            };
             let lines = forwarded.iter().map(|line| (FORWARDED_FOR.parse().unwrap(), *line));
             let lines =
                 lines.map(|(name, line): (http::HeaderName, _)| (name, line.parse().unwrap()));
             let mut headers = HeaderMap::new();
             headers.extend(lines);
-            let found = guard().caller_address(peer(connection), &headers);
+            let found = guard().behind_proxies(peer(connection), &headers);
             assert_eq!(found, peer(expected), "{connection:?} {forwarded:?}");
         };
         check(Some("192.0.2.1"), &["198.51.100.7"], Some("192.0.2.1"));

@@ -15,7 +15,7 @@ use duly_api::{
 };
 use duly_core::{
     Code, Invalid, Millis,
-    access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey},
+    access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey, Subject},
     error_code::Retry,
 };
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
@@ -62,14 +62,16 @@ pub(crate) async fn create_key(State(app): State<App>, body: JsonBody) -> Handle
     let caller = call::caller();
     let created_by = caller.key().map_or_else(String::new, |key| key.id.to_string());
     let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
+    let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
     let key = ApiKey {
         networks: check_networks(&request.networks.unwrap_or_default())?,
         not_before: at(request.not_before, "not_before")?,
         expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
-        ..ApiKey::new(&presented, request.name, rights, (now, created_by))
+        ..ApiKey::new(&presented, request.name, rights, (now, created_by)).with_subject(subject)
     };
     let key = app.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
-    let new = NewKey { secret: presented.reveal(), key: Key::from(&key) };
+    let secret = key.subject.is_none().then(|| presented.reveal());
+    let new = NewKey { secret, key: Key::from(&key) };
     response::json(StatusCode::CREATED, &new)
 }
 
@@ -191,6 +193,11 @@ pub(crate) async fn rotate_key(
     let presented = PresentedKey::new(id.clone(), generate().secret());
     let changed = app.change_key(&id, |present| {
         let mut key = present.cloned().ok_or_else(|| no_key(&id))?;
+        if key.subject.is_some() {
+            let allowed = "a key with a secret: this one has a subject, whose certificate or token is \
+                           renewed where it was issued";
+            return Err(Invalid::new("id", &id, allowed).into());
+        }
         key.secrets.truncate(KEY_SECRETS_MAX - 1);
         match until {
             Some(until) => key.secrets.iter_mut().for_each(|old| old.ends_at = Some(until)),
@@ -199,7 +206,7 @@ pub(crate) async fn rotate_key(
         key.secrets.insert(0, KeySecret { hash: presented.hash(), ends_at: None });
         Ok(key)
     });
-    let new = NewKey { key: Key::from(&changed.await?), secret: presented.reveal() };
+    let new = NewKey { key: Key::from(&changed.await?), secret: Some(presented.reveal()) };
     response::ok(&new)
 }
 

@@ -1,7 +1,8 @@
-//! TLS of connections, with a certificate that is read again when its files change.
+//! TLS of connections, with files that are read again when they change.
 //!
-//! 1. A certificate that cannot be used, at a reload, leaves the present one in use.
-//! 2. A connection keeps the certificate of its handshake.
+//! 1. Files that cannot be used, at a reload, leave the present certificate and authorities in use.
+//! 2. A connection keeps the certificates of its handshake. Those of callers end at their end all the same
+//!    (`auth.rs`).
 
 use std::{
     io,
@@ -10,15 +11,15 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use duly_core::{Timestamp, metric_names as names};
+use duly_core::{Timestamp, access::Subject, metric_names as names};
 use metrics::gauge;
 use parking_lot::RwLock;
 use rustls::{
-    ServerConfig,
-    crypto::{CryptoProvider, ring},
+    RootCertStore, ServerConfig,
+    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{ClientHello, ResolvesServerCert},
-    sign::CertifiedKey,
+    server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
 use tokio::{
@@ -29,9 +30,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
-use x509_parser::parse_x509_certificate;
+use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
 use crate::{
+    auth::PeerCertificate,
     config::{TlsVersion, key},
     listen::Stream,
 };
@@ -48,6 +50,8 @@ pub(crate) struct TlsOptions {
     pub(crate) certificate: PathBuf,
     /// Its private key, in PEM.
     pub(crate) key: PathBuf,
+    /// Authorities of the callers' certificates, in PEM; without it callers have none.
+    pub(crate) client_ca: Option<PathBuf>,
     /// Oldest version that callers may use.
     pub(crate) min_version: TlsVersion,
     /// Interval at which the files are read again.
@@ -55,26 +59,84 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Reads the certificate and its key.
+    /// Reads the files.
     ///
     /// # Errors
     /// The file that cannot be used, and the reason.
-    pub(crate) fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsFileError> {
+    pub(crate) fn read(&self) -> Result<TlsFiles, TlsFileError> {
         let unusable =
             |key, path: &PathBuf, reason| TlsFileError { key, path: path.clone(), reason };
-        let wrong_certificate =
-            |reason| unusable(key!(tls.certificate_file), &self.certificate, reason);
         let wrong_key = |reason| unusable(key!(tls.key_file), &self.key, reason);
-        let chain = CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
-        let chain: Vec<_> = chain.map_err(|error| wrong_certificate(error.to_string()))?;
-        if chain.is_empty() {
-            return Err(wrong_certificate("there is no certificate in it".to_owned()));
-        }
+        let chain = certificates(key!(tls.certificate_file), &self.certificate)?;
         let secret = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| wrong_key(format!("no private key can be read from it: {error}")))?;
-        CertifiedKey::from_der(chain, secret, provider)
-            .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))
+        let own = CertifiedKey::from_der(chain, secret, &ring::default_provider())
+            .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?;
+        let mut authorities = None;
+        if let Some(path) = &self.client_ca {
+            let key = key!(tls.client_ca_file);
+            let read = certificates(key, path)?;
+            let (_, refused) = RootCertStore::empty().add_parsable_certificates(read.clone());
+            if refused > 0 {
+                let reason = format!("{refused} of its certificates are no authorities");
+                return Err(unusable(key, path, reason));
+            }
+            authorities = Some(read);
+        }
+        Ok(TlsFiles { own, authorities })
     }
+
+    /// Returns the settings of connections with these files.
+    fn config(&self, files: &TlsFiles) -> Arc<ServerConfig> {
+        let provider = Arc::new(ring::default_provider());
+        let versions = match self.min_version {
+            TlsVersion::V1_2 => &[&TLS13, &TLS12][..],
+            TlsVersion::V1_3 => &[&TLS13],
+        };
+        let verifier = match &files.authorities {
+            None => Arc::new(NoClientAuth) as Arc<dyn ClientCertVerifier>,
+            Some(authorities) => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(authorities.clone());
+                // A caller without a certificate may have a key.
+                WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+                    .allow_unauthenticated()
+                    .build()
+                    .expect("there is an authority")
+            }
+        };
+        let own = SingleCertAndKey::from(files.own.clone());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .expect("ring supports both versions")
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(own));
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Arc::new(config)
+    }
+}
+
+/// Reads the certificates of a file in PEM, at least one.
+fn certificates(
+    key: &'static str,
+    path: &PathBuf,
+) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let unusable = |reason| TlsFileError { key, path: path.clone(), reason };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let read: Vec<_> = read.map_err(|error| unusable(error.to_string()))?;
+    if read.is_empty() {
+        return Err(unusable("there is no certificate in it".to_owned()));
+    }
+    Ok(read)
+}
+
+/// What the files of TLS hold.
+#[derive(Debug)]
+pub(crate) struct TlsFiles {
+    /// The server's certificate with its key.
+    own: CertifiedKey,
+    /// Authorities of the callers' certificates.
+    authorities: Option<Vec<CertificateDer<'static>>>,
 }
 
 /// A file of a certificate that cannot be used.
@@ -91,49 +153,29 @@ pub(crate) struct TlsFileError {
 /// The TLS of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
-    config: Arc<ServerConfig>,
-    certificate: Arc<Certificate>,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+    /// The files in use.
+    files: Arc<RwLock<TlsFiles>>,
     options: TlsOptions,
 }
 
-/// The certificate in use.
-#[derive(Debug)]
-struct Certificate(RwLock<Arc<CertifiedKey>>);
-
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read()))
-    }
-}
-
 impl Tls {
-    /// Reads the certificate and its key.
+    /// Reads the files.
     ///
     /// # Errors
     /// The file that cannot be used, and the reason.
     pub(crate) fn new(options: TlsOptions) -> Result<Self, TlsFileError> {
-        let provider = Arc::new(ring::default_provider());
-        let read = Arc::new(options.read(&provider)?);
-        report_expiry(&read);
-        let certificate = Arc::new(Certificate(RwLock::new(read)));
-        let versions = match options.min_version {
-            TlsVersion::V1_2 => &[&TLS13, &TLS12][..],
-            TlsVersion::V1_3 => &[&TLS13],
-        };
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .expect("ring supports both versions")
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&certificate) as _);
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Self { config: Arc::new(config), certificate, options })
+        let files = options.read()?;
+        report_expiry(&files.own);
+        let config = Arc::new(RwLock::new(options.config(&files)));
+        Ok(Self { config, files: Arc::new(RwLock::new(files)), options })
     }
 
     /// Shakes hands on an accepted connection. On a Unix socket there is no TLS.
     pub(super) async fn accept(&self, stream: Stream) -> io::Result<SecureStream> {
         match stream {
             Either::Left(stream) => {
-                let accepting = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
+                let accepting = TlsAcceptor::from(Arc::clone(&self.config.read())).accept(stream);
                 Ok(Either::Right(Box::new(accepting.await?)))
             }
             unix @ Either::Right(_) => Ok(Either::Left(unix)),
@@ -157,15 +199,17 @@ impl Tls {
                 _ = ticks.tick() => {}
                 () = hung_up => last_error = None,
             }
-            let (options, config) = (self.options.clone(), Arc::clone(&self.config));
-            let reading = spawn_blocking(move || options.read(config.crypto_provider()));
-            let Ok(read) = reading.await else { continue };
+            let options = self.options.clone();
+            let Ok(read) = spawn_blocking(move || options.read()).await else { continue };
             match read {
                 Ok(read) => {
                     last_error = None;
-                    if read.cert != self.certificate.0.read().cert {
-                        report_expiry(&read);
-                        *self.certificate.0.write() = Arc::new(read);
+                    let mut present = self.files.write();
+                    let is_new = read.own.cert != present.own.cert;
+                    if is_new || read.authorities != present.authorities {
+                        report_expiry(&read.own);
+                        *self.config.write() = self.options.config(&read);
+                        *present = read;
                         tracing::info!("TLS certificate reloaded");
                     }
                 }
@@ -182,6 +226,29 @@ impl Tls {
 
 /// A connection, after the handshake where it has TLS.
 pub(super) type SecureStream = Either<Stream, Box<TlsStream<TcpStream>>>;
+
+/// Returns the certificate of the caller of a connection, which was verified in the handshake.
+pub(super) fn peer_certificate(stream: &SecureStream) -> Option<Arc<PeerCertificate>> {
+    let Either::Right(stream) = stream else { return None };
+    let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+    let names = parsed.subject_alternative_name().ok().flatten();
+    let names = names.map_or(&[][..], |names| &names.value.general_names);
+    let uris = names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some(*uri),
+        _ => None,
+    });
+    let hosts = names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(host) => Some(*host),
+        _ => None,
+    });
+    let subjects = uris.chain(hosts).filter_map(|name| Subject::new(&format!("cert:{name}")).ok());
+    let ends_at = expiry(certificate)?.saturating_mul(1_000);
+    Some(Arc::new(PeerCertificate {
+        subjects: subjects.collect(),
+        ends_at: Timestamp::saturating_from_unix_ms(ends_at),
+    }))
+}
 
 /// Shows the end of a certificate in the metrics, and warns if it is near.
 fn report_expiry(read: &CertifiedKey) {

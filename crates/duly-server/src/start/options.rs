@@ -8,12 +8,19 @@ use duly_sink::http::{
 };
 
 use duly_store::Store;
+use jsonwebtoken::Algorithm;
 
 use super::error::StartError;
 use crate::{
     audit::{Audit, AuditOptions},
-    auth::Auth,
-    config::{AllowLoopback, Bytes, Config, StoreUrl, files, key, or_eighth},
+    auth::{
+        Auth, AuthModes,
+        tokens::{KeysPlace, TokenOptions, Tokens},
+    },
+    config::{
+        AllowLoopback, AuthMode, Bytes, Config, JwtAlgorithm, NonEmpty, StoreUrl, files, key,
+        or_eighth,
+    },
     http::{BackupLimits, Guard, Limits},
     listen::Address,
     serve::Tls,
@@ -202,6 +209,15 @@ pub(super) fn auth(config: &Config, admin_listen: Option<&Address>) -> Result<Au
     });
     let guards_admin = admin_listen.is_some_and(|address| !address.is_local());
     let auth = Auth::new(!config.auth.mode.is_empty(), root.transpose()?.as_ref(), guards_admin);
+    let modes = &config.auth.mode;
+    let auth = auth.with_modes(AuthModes {
+        keys: modes.is_empty() || modes.contains(&AuthMode::Keys),
+        certificates: modes.contains(&AuthMode::Mtls),
+        tokens: match modes.contains(&AuthMode::Jwt) {
+            true => Some(Arc::new(tokens(config)?)),
+            false => None,
+        },
+    });
     Ok(match &config.auth.not_before {
         Some(time) => auth.not_before(time.0),
         None => auth,
@@ -209,6 +225,35 @@ pub(super) fn auth(config: &Config, admin_listen: Option<&Address>) -> Result<Au
 }
 
 /// Reads the certificate of the server, if it has one.
+/// Returns the tokens of the issuer of `[jwt]`.
+fn tokens(config: &Config) -> Result<Tokens, StartError> {
+    let jwt = &config.jwt;
+    let text = |text: &Option<NonEmpty>| text.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+    let file = jwt.jwks_file.as_deref();
+    let algorithm = |algorithm: &JwtAlgorithm| match algorithm {
+        JwtAlgorithm::Rs256 => Algorithm::RS256,
+        JwtAlgorithm::Es256 => Algorithm::ES256,
+        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
+    };
+    let all = [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa];
+    let named = if jwt.algorithms.is_empty() { &all[..] } else { &jwt.algorithms };
+    let options = TokenOptions {
+        issuer: text(&jwt.issuer),
+        audience: text(&jwt.audience),
+        keys: match (&jwt.jwks_url, file) {
+            (Some(url), _) => KeysPlace::Url(url.0.clone()),
+            (None, file) => KeysPlace::File(file.unwrap_or_else(|| Path::new("")).to_owned()),
+        },
+        algorithms: named.iter().map(algorithm).collect(),
+        groups_claim: jwt.groups_claim.0.clone(),
+        reload: jwt.reload.to_std(),
+    };
+    Tokens::new(options).map_err(|reason| {
+        let path = file.unwrap_or_else(|| Path::new(""));
+        unusable_file(config, "keys of the token issuer", key!(jwt.jwks_file), path, reason)
+    })
+}
+
 pub(super) fn tls(config: &Config) -> Result<Option<Tls>, StartError> {
     let tls = files::server_tls(config).map(Tls::new).transpose();
     tls.map_err(|error| {

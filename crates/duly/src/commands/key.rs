@@ -20,7 +20,7 @@ use duly_api::{
 };
 use duly_core::{
     Invalid, Millis, Timestamp,
-    access::{ApiKey, KeyId, PresentedKey},
+    access::{ApiKey, KeyId, PresentedKey, Subject},
     env::Clock as _,
 };
 use duly_server::config::{self, Config, Source};
@@ -137,6 +137,10 @@ struct CreateArgs {
     /// Networks from which it may be used, such as 10.0.0.0/8; all without it
     #[arg(long, value_name = "NETWORK,…", value_delimiter = ',')]
     network: Vec<String>,
+    /// A subject of certificates (cert:URI, cert:DNS-NAME) or of tokens (jwt:sub:SUBJECT,
+    /// jwt:group:GROUP); then the key has no secret, and who proves to be the subject holds it
+    #[arg(long, value_name = "SUBJECT")]
+    subject: Option<String>,
     /// Time from now after which it permits nothing
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     expires: Option<Millis>,
@@ -225,6 +229,7 @@ async fn create(args: CreateArgs, session: &Session) -> Outcome {
         namespaces,
         networks: (!args.network.is_empty()).then_some(args.network),
         expires_in: args.expires.map(Duration::from),
+        subject: args.subject,
         ..CreateKeyRequest::default()
     };
     let response = session.http.service(Method::POST, &["keys"]).body(&request).send().await?;
@@ -271,6 +276,7 @@ fn create_offline(args: CreateArgs, place: Place, printer: Printer) -> Outcome {
             networks: check_networks(&args.network)?,
             expires_at: args.expires.map(|expires| now.saturating_add(expires)),
             ..ApiKey::new(&presented, args.name, rights, (now, "offline".to_owned()))
+                .with_subject(args.subject.map(|subject| Subject::new(&subject)).transpose()?)
         })
     };
     let key = built().map_err(Failure::usage)?;
@@ -283,7 +289,8 @@ fn create_offline(args: CreateArgs, place: Place, printer: Printer) -> Outcome {
             block_on(change_shared(&config, put_once))?;
         }
     }
-    print_new(&NewKey { secret: presented.reveal(), key: Key::from(&key) }, printer)
+    let secret = key.subject.is_none().then(|| presented.reveal());
+    print_new(&NewKey { secret, key: Key::from(&key) }, printer)
 }
 
 /// Makes a change in a data directory, which is created if there is none.
@@ -358,12 +365,16 @@ fn generate() -> PresentedKey {
 fn print_new(new: &NewKey, printer: Printer) -> Outcome {
     let document = serde_json::to_string(new).expect("messages are JSON");
     let Key { id, actions, namespaces, .. } = &new.key;
+    let (actions, namespaces) = (actions.join(", "), namespaces.join(", "));
+    let Some(secret) = &new.secret else {
+        return printer.document(&document, || {
+            Ok(format!("key {id} permits its subject {actions} in {namespaces}\n"))
+        });
+    };
     note(&format!(
-        "key {id} permits {} in {}; keep the secret, it cannot be shown again",
-        actions.join(", "),
-        namespaces.join(", ")
+        "key {id} permits {actions} in {namespaces}; keep the secret, it cannot be shown again"
     ));
-    printer.document(&document, || Ok(new.secret.clone()))
+    printer.document(&document, || Ok(secret.clone()))
 }
 
 async fn print_key(session: &Session, call: crate::http::Call<'_>) -> Outcome {
@@ -392,6 +403,7 @@ fn pairs(key: &Key) -> Vec<(String, String)> {
         ("name", key.name.clone()),
         ("actions", key.actions.join(", ")),
         ("namespaces", key.namespaces.join(", ")),
+        ("subject", key.subject.clone().unwrap_or_default()),
         ("networks", key.networks.as_ref().map_or_else(String::new, |it| it.join(", "))),
         ("not before", time(&key.not_before)),
         ("expires", time(&key.expires_at)),

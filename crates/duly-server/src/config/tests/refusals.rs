@@ -67,7 +67,7 @@ fn unknown_file_sections_get_a_suggestion() {
     );
     check_file(
         "[kafka]\nbroker = 1",
-        "duly.toml:1: there is no section [kafka]; the sections are [server], [auth], [audit], [tls], [store]",
+        "duly.toml:1: there is no section [kafka]; the sections are [server], [auth], [jwt], [audit], [tls], [store]",
     );
     check_file(
         "listen = 1",
@@ -308,4 +308,25 @@ fn keys_of_the_other_store_kind_are_reported() {
         assert!(said.len() == 1 && said[0].contains(part), "{said:?}");
         source.env.pop();
     }
+}
+
+#[test]
+fn means_of_authentication_and_their_settings_come_together() {
+    let check = |text: &str, expected: &[&str]| {
+        let said = said_of_file(text);
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (said, expected) in said.iter().zip(expected) {
+            assert!(said.contains(expected), "{said:?}");
+        }
+    };
+    let jwt = "[jwt]\nissuer = \"https://id.example\"\naudience = \"duly\"\n";
+    let url = "jwks_url = \"https://id.example/keys\"\n";
+    check("[auth]\nmode = [\"mtls\"]", &["set together with tls.client_ca_file"]);
+    let missing = ["together with jwt.issuer, jwt.audience, jwt.jwks_url"];
+    check("[auth]\nmode = [\"jwt\"]", &missing);
+    check(&format!("{jwt}{url}"), &["\"jwt\" in auth.mode"; 3]);
+    let twice = format!("[auth]\nmode = [\"jwt\"]\n{jwt}{url}jwks_file = \"/keys.json\"");
+    check(&twice, &["left out beside jwt.jwks_url"]);
+    check("[jwt]\njwks_url = \"http://id.example/keys\"", &["an https:// URL"]);
+    check("[jwt]\nalgorithms = [\"HS256\"]", &["RS256, ES256, EdDSA"]);
 }

@@ -1,0 +1,268 @@
+//! Signed tokens of an identity provider (JWT, OpenID Connect).
+//!
+//! 1. A token is good if one of the issuer's keys has signed it with an allowed algorithm, and if it names the
+//!    issuer and the audience and has not ended. Algorithms with a shared secret, and `none`, never are.
+//! 2. The issuer's keys come from a file, or from a URL that is read again at an interval and when a token
+//!    names an unknown key. What was read last stays in use if a read fails.
+//! 3. A verified token is remembered until it ends, so a signature is checked once.
+
+mod signatures;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use duly_core::{Timestamp, access::Subject};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Validation, decode, decode_header,
+    jwk::{Jwk, JwkSet, PublicKeyUse},
+};
+use parking_lot::{Mutex, RwLock};
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// Longest token that is looked at, in bytes.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Most bytes of a set of keys.
+const KEYS_BYTES_MAX: usize = 1024 * 1024;
+/// Tokens that are remembered; all are forgotten at once when they are too many.
+const VERIFIED_MAX: usize = 10_000;
+/// Groups of a token that are looked at.
+const GROUPS_MAX: usize = 1_000;
+/// Difference of clocks that is tolerated.
+const LEEWAY: Duration = Duration::from_secs(30);
+/// Shortest time between two reads because of unknown keys.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Time-out of a read over HTTP.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The place of an issuer's keys.
+#[derive(Debug, Clone)]
+pub(crate) enum KeysPlace {
+    /// A file.
+    File(PathBuf),
+    /// A URL.
+    Url(String),
+}
+
+/// Options for tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenOptions {
+    /// The claim `iss`.
+    pub(crate) issuer: String,
+    /// The claim `aud`, or one of its values.
+    pub(crate) audience: String,
+    /// The place of the issuer's keys.
+    pub(crate) keys: KeysPlace,
+    /// Allowed algorithms.
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// The claim with the groups.
+    pub(crate) groups_claim: String,
+    /// Interval at which the keys are read again.
+    pub(crate) reload: Duration,
+}
+
+/// The tokens of an issuer.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    options: TokenOptions,
+    keys: RwLock<Arc<JwkSet>>,
+    verified: Mutex<HashMap<[u8; 32], Verified>>,
+    /// Notified when a token names an unknown key.
+    unknown_key: Notify,
+}
+
+/// The subjects of a verified token.
+#[derive(Debug, Clone)]
+pub(crate) struct Verified {
+    /// The subject itself, and then its groups.
+    pub(crate) subjects: Arc<[Subject]>,
+    /// From this time on the token is not good any more.
+    pub(crate) ends_at: Timestamp,
+}
+
+/// Claims that are looked at.
+#[derive(Debug, Deserialize)]
+struct Claims {
+    exp: u64,
+    #[serde(default)]
+    nbf: u64,
+    sub: Option<String>,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+impl Tokens {
+    /// Creates it. Reads the keys if they are in a file.
+    ///
+    /// # Errors
+    /// The reason for which the file cannot be used.
+    pub(crate) fn new(options: TokenOptions) -> Result<Self, String> {
+        signatures::install();
+        let keys = match &options.keys {
+            KeysPlace::File(path) => read_file(path)?,
+            KeysPlace::Url(_) => JwkSet { keys: Vec::new() },
+        };
+        let keys = RwLock::new(Arc::new(keys));
+        let (verified, unknown_key) = (Mutex::default(), Notify::new());
+        Ok(Self { options, keys, verified, unknown_key })
+    }
+
+    /// Verifies a token. Returns `None` if it is not good at `now`.
+    pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Option<Verified> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let hash: [u8; 32] = digest(&SHA256, token.as_bytes()).as_ref().try_into().ok()?;
+        if let Some(known) = self.verified.lock().get(&hash) {
+            return Some(known.clone()).filter(|known| now < known.ends_at);
+        }
+        let verified = self.verify_anew(token, now)?;
+        let mut all = self.verified.lock();
+        if all.len() >= VERIFIED_MAX {
+            all.clear();
+        }
+        all.insert(hash, verified.clone());
+        Some(verified)
+    }
+
+    fn verify_anew(&self, token: &str, now: Timestamp) -> Option<Verified> {
+        let header = decode_header(token).ok()?;
+        if !self.options.algorithms.contains(&header.alg) || header.crit.is_some() {
+            return None;
+        }
+        let keys = Arc::clone(&self.keys.read());
+        let key = match &header.kid {
+            Some(kid) => keys.find(kid),
+            None => keys.keys.first().filter(|_| keys.keys.len() == 1),
+        };
+        let Some(key) = key.filter(|key| is_for_signatures(key)) else {
+            self.unknown_key.notify_one();
+            return None;
+        };
+        let mut validation = Validation::new(header.alg);
+        validation.set_issuer(&[&self.options.issuer]);
+        validation.set_audience(&[&self.options.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+        // Both are compared with the clock of the server below.
+        (validation.validate_exp, validation.validate_nbf) = (false, false);
+        let key = DecodingKey::from_jwk(key).ok()?;
+        let claims = decode::<Claims>(token, &key, &validation).ok()?.claims;
+        let leeway = LEEWAY.as_secs();
+        let at = |seconds: u64| Timestamp::saturating_from_unix_ms(seconds.saturating_mul(1_000));
+        let ends_at = at(claims.exp.saturating_add(leeway));
+        if now >= ends_at || now < at(claims.nbf.saturating_sub(leeway)) {
+            return None;
+        }
+        let subject = claims.sub.map(|sub| format!("jwt:sub:{sub}"));
+        let groups = match claims.others.get(&self.options.groups_claim) {
+            Some(Value::Array(groups)) => groups.as_slice(),
+            Some(group @ Value::String(_)) => std::slice::from_ref(group),
+            _ => &[],
+        };
+        let groups = groups.iter().take(GROUPS_MAX).filter_map(Value::as_str);
+        let groups = groups.map(|group| format!("jwt:group:{group}"));
+        let subjects = subject.into_iter().chain(groups);
+        let subjects = subjects.filter_map(|subject| Subject::new(&subject).ok()).collect();
+        Some(Verified { subjects, ends_at })
+    }
+
+    /// Keeps the issuer's keys current, until it is aborted.
+    pub(crate) async fn keep_fresh(self: Arc<Self>) {
+        let mut last_error = None;
+        loop {
+            let began = Instant::now();
+            match self.read_keys().await {
+                Ok(keys) => {
+                    last_error = None;
+                    if *self.keys.read().as_ref() != keys {
+                        *self.keys.write() = Arc::new(keys);
+                        self.verified.lock().clear();
+                        tracing::info!("keys of the token issuer read");
+                    }
+                }
+                Err(error) if last_error.as_ref() != Some(&error) => {
+                    tracing::warn!(
+                        %error,
+                        "reading the keys of the token issuer failed; those read before stay in use"
+                    );
+                    last_error = Some(error);
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = sleep_until(began + self.options.reload) => {}
+                () = self.unknown_key.notified() => sleep_until(began + READ_AGAIN_AFTER).await,
+            }
+        }
+    }
+
+    async fn read_keys(&self) -> Result<JwkSet, String> {
+        match &self.options.keys {
+            KeysPlace::File(path) => {
+                let own = path.clone();
+                let read = tokio::task::spawn_blocking(move || read_file(&own)).await;
+                let read = read.unwrap_or_else(|error| Err(error.to_string()));
+                read.map_err(|error| format!("{}: {error}", path.display()))
+            }
+            KeysPlace::Url(url) => {
+                let fetched = tokio::time::timeout(READ_TIMEOUT, fetch(url)).await;
+                let fetched = fetched.unwrap_or_else(|_| Err("no response in time".to_owned()));
+                fetched.and_then(|bytes| parse(&bytes)).map_err(|error| format!("{url}: {error}"))
+            }
+        }
+    }
+}
+
+/// Checks that a file holds a set of keys.
+///
+/// # Errors
+/// The reason for which it cannot be used.
+pub(crate) fn check_file(path: &Path) -> Result<(), String> {
+    read_file(path).map(drop)
+}
+
+fn read_file(path: &Path) -> Result<JwkSet, String> {
+    parse(&fs::read(path).map_err(|error| error.to_string())?)
+}
+
+/// Reads a URL.
+async fn fetch(url: &str) -> Result<Vec<u8>, String> {
+    let client = reqwest::Client::builder()
+        .user_agent(concat!("duly/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .build();
+    let client = client.map_err(|error| error.to_string())?;
+    let mut response = client.get(url).send().await.map_err(|error| error.to_string())?;
+    if !response.status().is_success() {
+        return Err(format!("status {}", response.status()));
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+        bytes.extend(chunk);
+        if bytes.len() > KEYS_BYTES_MAX {
+            return Err(format!("more than {KEYS_BYTES_MAX} bytes"));
+        }
+    }
+    Ok(bytes)
+}
+
+fn parse(bytes: &[u8]) -> Result<JwkSet, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("no set of keys (JWKS): {error}"))
+}
+
+fn is_for_signatures(key: &Jwk) -> bool {
+    key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

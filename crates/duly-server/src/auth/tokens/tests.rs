@@ -1,0 +1,229 @@
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
+};
+use serde_json::json;
+
+use super::*;
+
+const NOW: u64 = 1_800_000_000;
+
+/// The key of an issuer.
+pub(in crate::auth) struct Issuer {
+    key: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn now() -> Timestamp {
+    Timestamp::saturating_from_unix_ms(NOW * 1_000)
+}
+
+pub(in crate::auth) fn claims() -> Value {
+    json!({"iss": "https://id.example", "aud": ["duly", "other"], "exp": NOW + 600, "sub": "worker-1",
+           "groups": ["staff", "orders"]})
+}
+
+impl Issuer {
+    pub(in crate::auth) fn new() -> Self {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap();
+        Self { key, random }
+    }
+
+    fn public(&self) -> &[u8] {
+        self.key.public_key().as_ref()
+    }
+
+    pub(in crate::auth) fn jwks(&self, kid: &str) -> Value {
+        let point = self.public();
+        json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": kid, "use": "sig",
+                         "x": encode(&point[1..33]), "y": encode(&point[33..])}]})
+    }
+
+    pub(in crate::auth) fn token(&self, header: &Value, claims: &Value) -> String {
+        let signed = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
+        let signature = self.key.sign(&self.random, signed.as_bytes()).unwrap();
+        format!("{signed}.{}", encode(signature))
+    }
+}
+
+pub(in crate::auth) fn header() -> Value {
+    json!({"alg": "ES256", "kid": "one", "typ": "JWT"})
+}
+
+pub(in crate::auth) fn tokens(jwks: &Value) -> Tokens {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), jwks.to_string()).unwrap();
+    Tokens::new(TokenOptions {
+        issuer: "https://id.example".to_owned(),
+        audience: "duly".to_owned(),
+        keys: KeysPlace::File(file.path().to_owned()),
+        algorithms: vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA],
+        groups_claim: "groups".to_owned(),
+        reload: Duration::from_secs(300),
+    })
+    .unwrap()
+}
+
+fn subjects(tokens: &Tokens, token: &str) -> Option<Vec<String>> {
+    let verified = tokens.verify(token, now())?;
+    Some(verified.subjects.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn a_token_names_its_subject_and_then_its_groups() {
+    let issuer = Issuer::new();
+    let tokens = tokens(&issuer.jwks("one"));
+    let token = issuer.token(&header(), &claims());
+    let expected = ["jwt:sub:worker-1", "jwt:group:staff", "jwt:group:orders"];
+    for _ in 0..2 {
+        assert_eq!(subjects(&tokens, &token).unwrap(), expected);
+    }
+    // The one key of a set needs no id.
+    let token = issuer.token(&json!({"alg": "ES256"}), &claims());
+    assert_eq!(subjects(&tokens, &token).unwrap(), expected);
+}
+
+#[test]
+fn a_remembered_token_ends_too() {
+    let issuer = Issuer::new();
+    let tokens = tokens(&issuer.jwks("one"));
+    let token = issuer.token(&header(), &claims());
+    assert!(tokens.verify(&token, now()).is_some());
+    let end = Timestamp::saturating_from_unix_ms((NOW + 600 + 30) * 1_000);
+    assert!(tokens.verify(&token, end).is_none());
+}
+
+#[test]
+fn other_tokens_are_refused() {
+    let (issuer, other) = (Issuer::new(), Issuer::new());
+    let tokens = tokens(&issuer.jwks("one"));
+    let refused = |what: &str, token: &str| assert_eq!(subjects(&tokens, token), None, "{what}");
+    let with = |field: &str, value: Value| {
+        let mut changed = claims();
+        changed[field] = value;
+        issuer.token(&header(), &changed)
+    };
+    let without = |field: &str| {
+        let mut changed = claims();
+        changed.as_object_mut().unwrap().remove(field);
+        issuer.token(&header(), &changed)
+    };
+    refused("of another issuer", &with("iss", json!("https://evil.example")));
+    refused("for another audience", &with("aud", json!("other")));
+    refused("ended", &with("exp", json!(NOW - 31)));
+    refused("not yet valid", &with("nbf", json!(NOW + 31)));
+    // A value of another type must not switch the check off.
+    for field in ["exp", "nbf"] {
+        refused("a time as text", &with(field, json!("9999999999")));
+        refused("a time as a list", &with(field, json!([NOW + 600])));
+        refused("a time below zero", &with(field, json!(-1)));
+    }
+    for field in ["iss", "aud", "exp"] {
+        refused(field, &without(field));
+    }
+    refused("signed by another key", &other.token(&header(), &claims()));
+    let unknown = json!({"alg": "ES256", "kid": "two"});
+    refused("an unknown key", &issuer.token(&unknown, &claims()));
+    let critical = json!({"alg": "ES256", "kid": "one", "crit": ["x"], "x": 1});
+    refused("a critical extension", &issuer.token(&critical, &claims()));
+    let rsa = json!({"alg": "RS256", "kid": "one"});
+    refused("an algorithm of another kind of key", &issuer.token(&rsa, &claims()));
+    let good = issuer.token(&header(), &claims());
+    let (signed, _) = good.rsplit_once('.').unwrap();
+    let (_, body) = signed.split_once('.').unwrap();
+    for name in ["none", "None", "NONE"] {
+        let head = encode(json!({"alg": name, "kid": "one"}).to_string());
+        refused("no signature", &format!("{head}.{body}."));
+    }
+    // Signed with the public key as a shared secret.
+    let head = encode(json!({"alg": "HS256", "kid": "one"}).to_string());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, issuer.public());
+    let tag = hmac::sign(&key, format!("{head}.{body}").as_bytes());
+    refused("a shared secret", &format!("{head}.{body}.{}", encode(tag)));
+    let mut changed = claims();
+    changed["sub"] = json!("admin");
+    let body = encode(changed.to_string());
+    let head = good.split('.').next().unwrap();
+    let tail = good.rsplit('.').next().unwrap();
+    refused("changed claims", &format!("{head}.{body}.{tail}"));
+    for cut in [0, 1, good.len() / 2, good.len() - 1] {
+        refused("a part", &good[..cut]);
+    }
+    refused("too long", &with("sub", json!("x".repeat(TOKEN_BYTES_MAX))));
+    assert!(subjects(&tokens, &good).is_some());
+}
+
+#[test]
+fn keys_with_ed25519_verify_and_those_for_encryption_do_not() {
+    let random = SystemRandom::new();
+    let document = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
+    let key = Ed25519KeyPair::from_pkcs8(document.as_ref()).unwrap();
+    let head = encode(json!({"alg": "EdDSA", "kid": "ed"}).to_string());
+    let signed = format!("{head}.{}", encode(claims().to_string()));
+    let token = format!("{signed}.{}", encode(key.sign(signed.as_bytes())));
+    for (usage, is_good) in [("sig", true), ("enc", false)] {
+        let jwks = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "use": usage,
+                                    "x": encode(key.public_key())}]});
+        assert_eq!(subjects(&tokens(&jwks), &token).is_some(), is_good, "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn keys_are_read_again_and_stay_if_that_fails() {
+    let (first, second) = (Issuer::new(), Issuer::new());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/keys", listener.local_addr().unwrap());
+    let served = Arc::new(Mutex::new(Some(first.jwks("one").to_string())));
+    let document = Arc::clone(&served);
+    let app = axum::Router::new().route(
+        "/keys",
+        axum::routing::get(move || async move {
+            let document = document.lock().clone();
+            document.ok_or(http::StatusCode::INTERNAL_SERVER_ERROR)
+        }),
+    );
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+    let options = TokenOptions {
+        keys: KeysPlace::Url(url),
+        reload: Duration::from_millis(50),
+        ..tokens(&first.jwks("one")).options
+    };
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let tokens = Arc::new(Tokens::new(options).unwrap());
+    let fresh = tokio::spawn(Arc::clone(&tokens).keep_fresh());
+    let is_good = |issuer: &Issuer, kid: &str| {
+        let header = json!({"alg": "ES256", "kid": kid});
+        subjects(&tokens, &issuer.token(&header, &claims())).is_some()
+    };
+    let until = async |wanted: &dyn Fn() -> bool| {
+        for _ in 0..400 {
+            if wanted() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("it never came");
+    };
+    until(&|| is_good(&first, "one")).await;
+    // The server of the keys is down: those that were read before stay in use.
+    *served.lock() = None;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(is_good(&first, "one") && !is_good(&second, "two"));
+    *served.lock() = Some(second.jwks("two").to_string());
+    until(&|| is_good(&second, "two")).await;
+    assert!(
+        !is_good(&first, "one"),
+        "a key that is gone verifies nothing, also what it did before"
+    );
+    serving.abort();
+    fresh.abort();
+}
