@@ -10,17 +10,24 @@ pub(crate) mod values;
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
+use clap_complete::ArgValueCandidates;
 use duly_api::{State, View};
 use duly_core::{NamespaceName, TimerId, Timestamp};
 use reqwest::Method;
 
-use crate::{Outcome, cli::Session, failure::Failure, http::Call, output::text};
+use crate::{
+    Outcome,
+    cli::{Session, completed_namespaces},
+    failure::Failure,
+    http::Call,
+    output::text,
+};
 
 /// A namespace.
 #[derive(clap::Args)]
 pub(crate) struct NamespaceArg {
-    /// The namespace
-    #[arg(value_parser = values::namespace)]
+    /// The namespace; `.` stands for that of the context
+    #[arg(value_parser = values::namespace, add = ArgValueCandidates::new(completed_namespaces))]
     pub(crate) namespace: NamespaceName,
 }
 

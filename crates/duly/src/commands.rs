@@ -11,6 +11,7 @@ pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod cluster;
 pub(crate) mod config;
+pub(crate) mod context;
 pub(crate) mod dead;
 pub(crate) mod documents;
 pub(crate) mod export;

@@ -66,11 +66,11 @@ pub(crate) struct HttpResponse {
 }
 
 impl Http {
-    /// Returns a client of `server`, which trusts the system's authorities and those of the file, and sends
-    /// this key.
+    /// Returns a client of `server`, which trusts the system's authorities and those of the first file, shows
+    /// the certificate of the second one, and sends this key.
     pub(crate) fn new(
         server: Url,
-        ca_file: Option<&Path>,
+        [ca_file, cert_file]: [Option<&Path>; 2],
         authorization: Option<HeaderValue>,
     ) -> Result<Self, Failure> {
         let headers = authorization.map(|value| (AUTHORIZATION, value)).into_iter().collect();
@@ -91,6 +91,16 @@ impl Http {
                 return Err(unusable(&"there is no certificate in it"));
             }
             builder = builder.tls_certs_merge(authorities);
+        }
+        if let Some(path) = cert_file {
+            let unusable = |reason: &dyn Display| {
+                let path = path.display();
+                Failure::usage(format_args!("--cert-file (or DULY_CERT_FILE) {path}: {reason}"))
+            };
+            let pem = fs::read(path).map_err(|error| unusable(&error))?;
+            let what = "it must hold a certificate and its private key in PEM";
+            let identity = reqwest::Identity::from_pem(&pem);
+            builder = builder.identity(identity.map_err(|_| unusable(&what))?);
         }
         let mut base = server.clone();
         if let ("unix", Ok(path)) = (server.scheme(), server.to_file_path()) {

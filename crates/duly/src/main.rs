@@ -24,14 +24,21 @@
 mod args;
 mod cli;
 mod commands;
+mod context;
 mod failure;
 mod http;
 mod open_files;
 mod output;
 
-use std::{env, process::ExitCode};
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
-use clap::Parser;
+use clap_complete::CompleteEnv;
 
 use crate::{
     cli::Cli,
@@ -47,17 +54,39 @@ fn main() -> ExitCode {
     if let Some(command) = first.and_then(|name| cli::hidden(&name)) {
         return ended(command(Printer::new(Format::Table)), Format::Table);
     }
-    let cli = match Cli::try_parse() {
+    // This fails only if a provider is already installed, which works as well.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    CompleteEnv::with_factory(cli::shown).complete();
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && cli::asks_for_json(env::args_os()) => {
             return failure::report_usage(&error);
         }
         Err(error) => error.exit(),
     };
-    // This fails only if a provider is already installed, which works as well.
-    rustls::crypto::ring::default_provider().install_default().ok();
     let format = cli.format();
-    ended(cli.run(), format)
+    match cli.watched() {
+        Ok(None) => ended(cli.run(), format),
+        Ok(Some(interval)) => watch(cli, interval),
+        Err(failure) => failure.report(format),
+    }
+}
+
+/// Repeats a command until the process is ended. A failure is shown, and the command repeated all the same: a
+/// server may restart.
+fn watch(mut cli: Cli, interval: Duration) -> ExitCode {
+    loop {
+        let format = cli.format();
+        if format == Format::Table && io::stdout().is_terminal() {
+            print!("\x1b[2J\x1b[H");
+        }
+        let code = ended(cli.run(), format);
+        thread::sleep(interval);
+        cli = match Cli::read() {
+            Ok(cli) => cli,
+            Err(_) => return code,
+        };
+    }
 }
 
 fn ended(outcome: Outcome, format: Format) -> ExitCode {

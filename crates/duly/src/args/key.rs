@@ -12,36 +12,47 @@ use super::input;
 use crate::failure::Failure;
 
 /// The variable with the name of a file.
-const FILE: &str = "DULY_API_KEY_FILE";
+pub(crate) const FILE: &str = "DULY_API_KEY_FILE";
 /// The variable with the key itself.
 const KEY: &str = "DULY_API_KEY";
 
-/// Returns the header with the key of `--key-file`, or else of the variables.
-pub(crate) fn authorization(file: Option<&Path>) -> Result<Option<HeaderValue>, Failure> {
-    let of_variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+/// Returns the header with the key of a file; without one that of the variable, if `reads_variable`.
+pub(crate) fn authorization(
+    file: Option<&Path>,
+    reads_variable: bool,
+) -> Result<Option<HeaderValue>, Failure> {
     let (text, place) = if let Some(path) = file {
-        (input::text(path, "key")?, format!("--key-file {}", path.display()))
-    } else if let Some(path) = of_variable(FILE) {
-        let path = Path::new(&path);
-        (input::text(path, "key")?, format!("{FILE} {}", path.display()))
-    } else if let Some(key) = of_variable(KEY) {
+        (input::text(path, "key")?, format!("the file of the key {}", path.display()))
+    } else if let Some(key) = env::var_os(KEY).filter(|key| reads_variable && !key.is_empty()) {
         (key.to_string_lossy().into_owned(), KEY.to_owned())
     } else {
         return Ok(None);
     };
     header(&text).map(Some).ok_or_else(|| {
         Failure::usage(format_args!(
-            "{place} must hold one line, a key as `duly key create` prints it; it holds something else, \
-             or a part of the key is missing or mistyped"
+            "{place} must hold one line, a key as `duly key create` prints it, or a signed token (JWT); it \
+             holds something else, or a part of the key is missing or mistyped"
         ))
     })
 }
 
 fn header(text: &str) -> Option<HeaderValue> {
-    let key: PresentedKey = text.trim().parse().ok()?;
-    let mut header = HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok()?;
+    let text = text.trim();
+    if text.parse::<PresentedKey>().is_err() && !is_token(text) {
+        return None;
+    }
+    let mut header = HeaderValue::from_str(&format!("Bearer {text}")).ok()?;
     header.set_sensitive(true);
     Some(header)
+}
+
+/// Returns `true` for three parts of base64url, as a signed token has.
+fn is_token(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.split('.').count() == 3 && text.split('.').all(is_part)
 }
 
 #[cfg(test)]
@@ -56,7 +67,16 @@ mod tests {
         let sent = header(&format!(" {key}\n")).expect("a key");
         assert_eq!(sent.to_str().ok(), Some(&*format!("Bearer {key}")));
         assert!(!format!("{sent:?}").contains(&key));
-        for other in ["", &key[..key.len() - 1], &format!("{key}\n{key}")] {
+        assert!(header("eyJhbGciOiJ.eyJpc3M.c2ln-_").is_some());
+        for other in [
+            "",
+            "a.b",
+            "a.b.",
+            "a.b.c.d",
+            "a b.c.d",
+            &key[..key.len() - 1],
+            &format!("{key}\n{key}"),
+        ] {
             assert!(header(other).is_none(), "{other}");
         }
     }

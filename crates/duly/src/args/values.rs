@@ -11,6 +11,8 @@ use duly_server::Address;
 use reqwest::Url;
 use serde_json::value::RawValue;
 
+use crate::context;
+
 /// Returns the part of a refusal that names the allowed values; clap prints the value itself.
 fn allowed(invalid: Invalid) -> String {
     format!("it must be {}", invalid.allowed)
@@ -25,8 +27,11 @@ pub(crate) fn unchecked(text: &str) -> Result<Unchecked, Infallible> {
     Ok(Unchecked(text.to_owned()))
 }
 
-/// Parses the name of a namespace.
+/// Parses the name of a namespace, or `.` for that of the context.
 pub(crate) fn namespace(text: &str) -> Result<NamespaceName, String> {
+    if text == context::DEFAULT_NAMESPACE {
+        return context::namespace();
+    }
     NamespaceName::new(text).map_err(allowed)
 }
 

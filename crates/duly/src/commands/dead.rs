@@ -27,6 +27,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Action {
     /// List dead letters with their last error
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         named: NamespaceArg,
@@ -70,6 +71,13 @@ struct DeadLetterSelection {
     /// Every dead letter of the namespace
     #[arg(long)]
     all: bool,
+}
+
+impl Args {
+    /// Returns `true` if the command changes nothing.
+    pub(crate) const fn only_reads(&self) -> bool {
+        matches!(self.action, Action::List { .. })
+    }
 }
 
 /// Runs the command.

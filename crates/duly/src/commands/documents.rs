@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 use clap::{Arg, Command};
-use clap_complete::Shell;
+use clap_complete::{Shell, env::Shells};
 use clap_mangen::Man;
 use serde_json::json;
 
@@ -42,13 +42,17 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the completions of a shell.
+/// Prints the completions of a shell: a short script that asks this program, so that they have the names of
+/// namespaces.
 pub(crate) fn completions(args: CompletionsArgs, printer: Printer) -> Outcome {
-    // Generated in memory first: on a closed pipe the generator would panic.
+    let shell = args.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell).expect("every shell has one");
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::shown(), "duly", &mut script);
+    let written = completer.write_registration("COMPLETE", "duly", "duly", "duly", &mut script);
+    written.map_err(Failure::new)?;
     let script = String::from_utf8_lossy(&script);
-    let document = json!({ "shell": args.shell.to_string(), "script": script });
+    let document = json!({ "shell": shell, "script": script });
     printer.document(&document.to_string(), || Ok(script.to_string()))
 }
 

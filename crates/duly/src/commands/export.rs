@@ -43,6 +43,7 @@ pub(crate) struct Args {
     #[arg(
         value_name = "NAMESPACE",
         value_parser = values::namespace,
+        add = clap_complete::ArgValueCandidates::new(crate::cli::completed_namespaces),
         required_unless_present = "all"
     )]
     namespaces: Vec<NamespaceName>,

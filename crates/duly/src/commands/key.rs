@@ -153,6 +153,13 @@ struct CreateArgs {
     config: Option<PathBuf>,
 }
 
+impl Args {
+    /// Returns `true` if the command changes nothing.
+    pub(crate) const fn only_reads(&self) -> bool {
+        matches!(self.action, Action::List | Action::Get(_))
+    }
+}
+
 fn key_id(text: &str) -> Result<KeyId, String> {
     KeyId::new(text).map_err(|invalid| format!("it must be {}", invalid.allowed))
 }

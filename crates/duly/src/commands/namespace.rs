@@ -56,7 +56,9 @@ enum Action {
     /// Show the settings of a namespace
     Get(NamespaceArg),
     /// List namespaces
+    #[command(visible_alias = "ls")]
     List,
+    #[command(visible_alias = "rm")]
     Delete(DeleteArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
@@ -67,6 +69,20 @@ enum Action {
     Lanes(NamespaceArg),
     Forecast(stats::ForecastArgs),
     Secret(secret::Args),
+}
+
+impl Args {
+    /// Returns `true` if the command changes nothing.
+    pub(crate) const fn only_reads(&self) -> bool {
+        matches!(
+            self.action,
+            Action::Get(_)
+                | Action::List
+                | Action::Stats(_)
+                | Action::Lanes(_)
+                | Action::Forecast(_)
+        )
+    }
 }
 
 /// Runs the command.

@@ -17,10 +17,26 @@ pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hin
     let Ok(problem) = serde_json::from_str::<Problem>(body) else {
         let is_path = status == StatusCode::NOT_FOUND && path_prefix(server) != "/";
         let hint = if is_path { path_hint(server) } else { String::new() };
-        let what = "but not as a Duly server: check the address";
+        let what = match status {
+            StatusCode::UNAUTHORIZED => {
+                ", but not as a Duly server: a proxy in front of it wants a sign-in of its own; check the \
+                 address, and its user and password"
+            }
+            StatusCode::FORBIDDEN => {
+                ", but not as a Duly server: a proxy in front of it refuses you; check the address, and the \
+                 rules of the proxy"
+            }
+            StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => {
+                ", but not as a Duly server: a proxy in front of it does not reach it; check that the server \
+                 runs, and the address that the proxy calls"
+            }
+            _ => ", but not as a Duly server: check the address",
+        };
         return Failure::coded(
             "not_duly",
-            format_args!("{} responded with {status}, {what}{hint}", shown(server)),
+            format_args!("{} responded with {status}{what}{hint}", shown(server)),
         );
     };
     let message = if is_about_path(&problem, path_prefix(server)) {
@@ -272,6 +288,18 @@ mod tests {
     fn foreign_response_is_reported_as_not_duly() {
         for body in ["", "<html>", "{}", r#"{"error":"x"}"#] {
             assert!(message(body).contains("not as a Duly server"), "{body}");
+        }
+    }
+
+    #[test]
+    fn responses_of_a_proxy_name_it() {
+        for (status, remedy) in [
+            (StatusCode::UNAUTHORIZED, "user and password"),
+            (StatusCode::FORBIDDEN, "rules of the proxy"),
+            (StatusCode::BAD_GATEWAY, "does not reach it"),
+        ] {
+            let message = message_of("http://h:1", status, "<html>");
+            assert!(message.contains("a proxy in front") && message.contains(remedy), "{message}");
         }
     }
 

@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeSet, fs, process::Command};
 
-use crate::harness::{run, text};
+use crate::harness::{Server, run, text};
 
 /// Returns the subcommands in the help of a command.
 fn commands(path: &[&str]) -> Vec<String> {
     let help = run(&[path, &["--help"]].concat()).ok();
-    let listed = help.split("Commands:\n").nth(1).unwrap_or("");
-    let listed = listed.lines().take_while(|line| line.starts_with("  "));
+    // The commands of the binary itself are in groups.
+    let listed = match path {
+        [] => help.split("Options of every command:").next(),
+        _ => help.split("Commands:\n").nth(1),
+    };
+    let listed = listed.unwrap_or("").lines();
+    let listed = listed.take_while(|line| path.is_empty() || line.starts_with("  "));
     let names = listed.filter_map(|line| {
         let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
         name.split_whitespace().next()
@@ -60,52 +65,63 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
-fn every_shells_completions_know_every_command() {
+fn every_shell_gets_a_script_that_asks_this_program() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = run(&["completions", shell]).ok();
-        // Some shells do not complete the values of options.
-        for part in ["schedule", "namespace", "redrive", "forecast", "if-exists"] {
-            assert!(script.contains(part), "{shell} lacks {part}");
-        }
-        assert!(!script.contains("cli-docs"), "{shell}");
+        assert!(script.contains("COMPLETE") && script.contains("duly"), "{shell}: {script}");
     }
     let message = run(&["completions", "cmd"]).refused(2);
     assert!(message.contains("powershell"), "{message}");
 }
 
-/// Returns bash's completions for this line, with the cursor behind its last word.
-fn offered(script: &str, words: &[&str]) -> Vec<String> {
+/// Returns what bash offers for this line, with the cursor behind its last word.
+fn offered(words: &[&str], server: &str) -> Vec<String> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let script = directory.path().join("completions.bash");
+    std::fs::write(&script, run(&["completions", "bash"]).ok()).expect("written");
     let line: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
     let program = format!(
-        "{script}\nCOMP_WORDS=({})\nCOMP_CWORD={}\n_duly duly '{}' '{}'\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        "source '{}'\nCOMP_TYPE=9\nCOMP_WORDS=({})\nCOMP_CWORD={}\n_clap_complete_duly duly {}\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        text(&script),
         line.join(" "),
         words.len() - 1,
-        words.last().expect("words"),
-        words[words.len() - 2],
+        line.last().expect("words"),
     );
-    // In a file, since an argument of a program is limited to 128 KiB.
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let file = directory.path().join("completions.bash");
-    std::fs::write(&file, program).expect("written");
-    let output = Command::new("bash").arg("--norc").arg(&file).output().expect("bash runs");
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_duly"));
+    let path = std::env::var("PATH").expect("a path");
+    let output = Command::new("bash")
+        .args(["--norc", "-c", &program])
+        .env("PATH", format!("{}:{path}", text(binary.parent().expect("a directory"))))
+        .env("DULY_SERVER", server)
+        .output()
+        .expect("bash runs");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    let offered = String::from_utf8_lossy(&output.stdout);
+    offered.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
 #[test]
-fn bash_completes_commands_options_and_values() {
-    let script = run(&["completions", "bash"]).ok();
-    for (words, expected) in [
-        (vec!["duly", "sch"], "schedule"),
-        (vec!["duly", "namespace", "fore"], "forecast"),
-        (vec!["duly", "schedule", "--if-"], "--if-exists"),
-        (vec!["duly", "schedule", "--if-exists", "re"], "replace"),
-        (vec!["duly", "list", "--state", "in"], "in_flight"),
-        (vec!["duly", "dead", "purge", "--ye"], "--yes"),
-    ] {
-        assert_eq!(offered(&script, &words), [expected], "{words:?}");
+fn bash_completes_commands_options_values_and_namespaces() {
+    let server = Server::start();
+    for name in ["orders", "orders-eu", "billing"] {
+        server.run(&["namespace", "put", name]).ok();
     }
-    let commands = offered(&script, &["duly", ""]);
+    for (words, expected) in [
+        (vec!["duly", "sch"], &["schedule"][..]),
+        (vec!["duly", "namespace", "fore"], &["forecast"]),
+        (vec!["duly", "schedule", "--if-"], &["--if-exists"]),
+        (vec!["duly", "schedule", "--if-exists", "re"], &["replace"]),
+        (vec!["duly", "list", "--state", "in"], &["in_flight"]),
+        (vec!["duly", "dead", "purge", "--ye"], &["--yes"]),
+        (vec!["duly", "get", "ord"], &["orders", "orders-eu"]),
+        (vec!["duly", "namespace", "pause", "bil"], &["billing"]),
+    ] {
+        assert_eq!(offered(&words, &server.url), expected, "{words:?}");
+    }
+    let commands = offered(&["duly", ""], &server.url);
     assert!(commands.contains(&"health".to_owned()), "{commands:?}");
     assert!(!commands.iter().any(|name| name.contains("__")), "{commands:?}");
+    // Without a server a name is not completed, at once.
+    assert!(offered(&["duly", "get", "ord"], "http://127.0.0.1:9").is_empty());
 }

@@ -4,6 +4,7 @@
 mod batch;
 mod bench;
 mod config;
+mod contexts;
 mod dead;
 mod export_import;
 mod generated;

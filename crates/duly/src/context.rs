@@ -1,0 +1,144 @@
+//! Contexts: servers that commands call by a name, with the key, the authorities and the namespace that belong
+//! to each.
+//!
+//! 1. A context is used as a whole or not at all. `--server`, and the variable `DULY_SERVER` without
+//!    `--context`, use none: the key of one server must not be sent to another.
+//! 2. `--context` names one, else the variable `DULY_CONTEXT`, else `duly context use` has chosen one.
+//! 3. The file has paths of keys, not keys.
+
+use std::{
+    collections::BTreeMap,
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use duly_core::NamespaceName;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// The variable with the path of the file.
+const FILE: &str = "DULY_CONTEXTS";
+/// The variable with the name of a context.
+const NAMED: &str = "DULY_CONTEXT";
+/// The text that stands for the namespace of the context.
+pub(crate) const DEFAULT_NAMESPACE: &str = ".";
+
+/// All contexts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// The name of the one that is used by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    /// By name.
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+/// A context.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Context {
+    /// The address of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+    /// A file with the key to send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// A file with the certificate of the caller and its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cert_file: Option<PathBuf>,
+    /// A file with further authorities of the server's certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The namespace that `.` stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+}
+
+impl Contexts {
+    /// Reads the file; there are none if it does not exist.
+    pub(crate) fn read() -> Result<Self, Failure> {
+        let Some(path) = path() else { return Ok(Self::default()) };
+        let unusable = |reason: &dyn std::fmt::Display| {
+            let path = path.display();
+            Failure::usage(format_args!("the file of contexts {path}: {reason}"))
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(unusable(&error)),
+        }
+    }
+
+    /// Writes the file, whole or not at all.
+    pub(crate) fn write(&self) -> Result<(), Failure> {
+        let path = path().ok_or_else(|| {
+            Failure::new(format_args!("there is no home directory: name a file in {FILE}"))
+        })?;
+        let text = toml::to_string(self).expect("contexts are TOML");
+        let temporary = path.with_extension("tmp");
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let written = fs::create_dir_all(directory)
+            .and_then(|()| fs::write(&temporary, text))
+            .and_then(|()| fs::rename(&temporary, &path));
+        written
+            .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Returns the context of a name.
+    pub(crate) fn get(&self, name: &str) -> Result<&Context, Failure> {
+        self.contexts.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.contexts.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            Failure::usage(format_args!(
+                "there is no context {name:?}; there are: {known}. `duly context put {name} --server URL` \
+                 creates it"
+            ))
+        })
+    }
+}
+
+/// Returns the context that a command uses, if any. `named` is that of `--context`.
+pub(crate) fn select(named: Option<&str>, has_server: bool) -> Result<Option<Context>, Failure> {
+    let of_variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let named = match named {
+        Some(name) => Some(name.to_owned()),
+        None if has_server || env::var_os("DULY_SERVER").is_some() => return Ok(None),
+        None => of_variable(NAMED),
+    };
+    let contexts = Contexts::read()?;
+    let Some(name) = named.or_else(|| contexts.current.clone()) else { return Ok(None) };
+    contexts.get(&name).cloned().map(Some)
+}
+
+/// Returns the namespace of the context that the command line of this process names.
+pub(crate) fn namespace() -> Result<NamespaceName, String> {
+    let mut arguments = env::args().skip(1);
+    let (mut named, mut has_server) = (None, false);
+    while let Some(argument) = arguments.next() {
+        if argument == "--context" {
+            named = arguments.next();
+        } else if let Some(name) = argument.strip_prefix("--context=") {
+            named = Some(name.to_owned());
+        }
+        has_server |= argument == "--server" || argument.starts_with("--server=");
+    }
+    let context = select(named.as_deref(), has_server).map_err(|failure| failure.to_string())?;
+    let name = context.and_then(|context| context.namespace).ok_or_else(|| {
+        "it stands for the namespace of the context, and there is none: name a namespace, or set one \
+         with `duly context put NAME --namespace NAMESPACE`"
+            .to_owned()
+    })?;
+    NamespaceName::new(&name).map_err(|invalid| format!("it must be {}", invalid.allowed))
+}
+
+/// Returns the path of the file.
+fn path() -> Option<PathBuf> {
+    let of_variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    of_variable(FILE).or_else(|| {
+        let directory = of_variable("XDG_CONFIG_HOME");
+        let directory = directory.or_else(|| Some(of_variable("HOME")?.join(".config")))?;
+        Some(directory.join("duly/contexts.toml"))
+    })
+}
