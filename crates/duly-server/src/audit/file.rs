@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc;
@@ -18,7 +18,11 @@ use tokio::sync::mpsc;
 use super::FileMessage;
 
 /// Lines of one write.
-const BATCH: usize = 1_024;
+const BATCH: usize = 8_192;
+/// Time in which lines are gathered before they are written.
+const GATHER: Duration = Duration::from_millis(10);
+/// Time between two looks for a file that another program has moved.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time until a failed write is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -32,6 +36,7 @@ pub(super) struct AuditFile {
     bytes_max: u64,
     files_max: usize,
     is_writable: Arc<AtomicBool>,
+    looked_at: Instant,
 }
 
 impl AuditFile {
@@ -43,13 +48,20 @@ impl AuditFile {
         is_writable: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (file, bytes) = open(&path)?;
-        Ok(Self { path, file, bytes, bytes_max, files_max, is_writable })
+        let looked_at = Instant::now();
+        Ok(Self { path, file, bytes, bytes_max, files_max, is_writable, looked_at })
     }
 
     /// Writes lines until the server ends.
     pub(super) fn run(mut self, mut lines: mpsc::Receiver<FileMessage>) {
         let mut batch = Vec::new();
         while lines.blocking_recv_many(&mut batch, BATCH) > 0 {
+            sleep(GATHER);
+            while batch.len() < BATCH
+                && let Ok(message) = lines.try_recv()
+            {
+                batch.push(message);
+            }
             let (mut text, mut flushed) = (Vec::new(), Vec::new());
             for message in batch.drain(..) {
                 match message {
@@ -88,9 +100,11 @@ impl AuditFile {
         }
         if self.bytes.is_some_and(|bytes| bytes > 0 && bytes + text.len() as u64 > self.bytes_max) {
             self.rotate()?;
-        } else if self.bytes.is_some() && !self.path.exists() {
-            // Another program has moved it.
-            (self.file, self.bytes) = open(&self.path)?;
+        } else if self.looked_at.elapsed() >= LOOK_EVERY {
+            self.looked_at = Instant::now();
+            if self.bytes.is_some() && !self.path.exists() {
+                (self.file, self.bytes) = open(&self.path)?;
+            }
         }
         let written = self.file.write_all(text);
         if let Some(bytes) = &mut self.bytes {
@@ -160,6 +174,7 @@ mod tests {
         assert!(!numbered(&path, 3).exists());
         // A program that rotates logs has moved the file.
         fs::rename(&path, directory.path().join("moved")).unwrap();
+        log.looked_at -= LOOK_EVERY;
         log.write(b"next\n").unwrap();
         assert_eq!(read(&path), "next\n");
         use std::os::unix::fs::PermissionsExt;
