@@ -263,8 +263,12 @@ impl NamespaceSettings {
     ///
     /// # Errors
     /// When a value is not allowed, or a field is given and reset.
-    pub fn over(self, mut settings: Settings, reset: &[i32]) -> Result<Settings, Invalid> {
-        let defaults = Settings::default();
+    pub fn over(
+        self,
+        mut settings: Settings,
+        defaults: &Settings,
+        reset: &[i32],
+    ) -> Result<Settings, Invalid> {
         for (i, number) in reset.iter().enumerate() {
             let at = format!("reset[{i}]");
             let Some(field) = NamespaceField::known(&at, *number)? else {

@@ -25,6 +25,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use axum::response::Response;
@@ -96,8 +97,9 @@ struct Inner {
     guards_admin: bool,
     /// Keys of the store that were created before this time are refused.
     not_before: Timestamp,
-    /// `true`: the keys in use may be out of date, and admit no one.
-    is_stale: AtomicBool,
+    /// The time from which on the keys in use admit no one, unless they are read again; `None` for keys of a
+    /// store that this process alone uses.
+    stale_at: RwLock<Option<Instant>>,
     table: RwLock<Arc<KeyTable>>,
 }
 
@@ -154,7 +156,7 @@ impl Auth {
             root,
             guards_admin,
             not_before: Timestamp::MIN,
-            is_stale: AtomicBool::default(),
+            stale_at: RwLock::default(),
             table: RwLock::default(),
         }))
     }
@@ -280,7 +282,8 @@ impl Auth {
 
     /// Checks that the keys in use are not out of date.
     fn expect_current(&self) -> Result<(), Problem> {
-        if !self.0.is_stale.load(Ordering::Acquire) {
+        let stale_at = *self.0.stale_at.read();
+        if stale_at.is_none_or(|at| Instant::now() < at) {
             return Ok(());
         }
         let reason = "this node has reached no majority of the shards for longer than auth.cache, so it \
@@ -447,5 +450,7 @@ pub(crate) fn challenge(response: &mut Response) {
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
 }
 
+#[cfg(test)]
+mod attacks;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
-pub(crate) use self::tls::{Tls, TlsOptions};
+pub(crate) use self::tls::{ReloadTrigger, ReloadTriggers, Tls, TlsOptions};
 use self::{
     timeout_stream::{ConnectionTimeouts, TimeoutStream},
     tls::SecureStream,

@@ -30,21 +30,25 @@ use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
 use duly_store_embedded::{SystemClock, Tail, access_file};
 use futures::future::try_join_all;
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{
+    sync::watch,
+    task::{JoinSet, spawn_blocking},
+    time::sleep,
+};
 
 pub use error::StartError;
 
 use self::open::{OpenedStore, Opener};
 use crate::{
     auth::{self, Auth},
-    config::{Config, key},
+    config::{Config, files, key},
     grpc,
     http::{
         App, ImplicitNamespaces, Parts, RouterSwitch, Routers, StartupProgress, StartupState,
         admin_router, router, startup_admin_router, startup_router,
     },
     listen::{Address, Listener},
-    serve::{ConnectionSettings, Serving},
+    serve::{ConnectionSettings, ReloadTrigger, ReloadTriggers, Serving},
     telemetry::Metrics,
 };
 
@@ -172,25 +176,11 @@ async fn start_on(
     let serving =
         Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
     let addresses = (listen, admin_listen);
-    let (app, store, report) = open_and_run(
-        &config,
-        (addresses, is_https),
-        auth.clone(),
-        progress_sender,
-        opener,
-        metrics,
-    )
-    .await?;
+    let (app, store, report, tasks) =
+        open_and_run(&config, (addresses, is_https), auth, progress_sender, opener, metrics)
+            .await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
-    let mut tasks = JoinSet::new();
-    if let Some(tokens) = auth.tokens() {
-        tasks.spawn(Arc::clone(tokens).keep_fresh());
-    }
-    let shared = store.as_store();
-    if shared.deployment().is_some() {
-        tasks.spawn(auth::follow(auth, shared, config.auth.cache.to_std()));
-    }
     Ok(Running { serving, app, store, report, _tasks: tasks })
 }
 
@@ -201,7 +191,7 @@ async fn open_and_run(
     progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
-) -> Result<(App, OpenedStore, StartReport), StartError> {
+) -> Result<(App, OpenedStore, StartReport, JoinSet<()>), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = options::sink_options(config, &listen, admin_listen.as_ref())?;
     let addresses = options.addresses.clone();
@@ -245,6 +235,17 @@ async fn open_and_run(
         }
     };
     let node_options = options::node_options(config, &report.listen);
+    let mut tasks = JoinSet::new();
+    if !files::tls_files(config).is_empty() {
+        tasks.spawn(reload(sink.clone(), config.tls.reload.to_std()));
+    }
+    if let Some(tokens) = auth.tokens() {
+        tasks.spawn(Arc::clone(tokens).keep_fresh());
+    }
+    if store_port.deployment().is_some() {
+        let store = Arc::clone(&store_port);
+        tasks.spawn(auth::follow(auth.clone(), store, config.auth.cache.to_std()));
+    }
     let node =
         Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
     let app = App::new(Parts {
@@ -255,6 +256,7 @@ async fn open_and_run(
             true => ImplicitNamespaces::Create,
             false => ImplicitNamespaces::Refuse,
         },
+        defaults: options::namespace_defaults(config),
         guard: options::guard(config, &report.listen),
         auth,
         audit,
@@ -263,7 +265,35 @@ async fn open_and_run(
         backups: store.backups(config),
         metrics,
     });
-    Ok((app, store, report))
+    Ok((app, store, report, tasks))
+}
+
+/// Reads the certificates of webhooks again at an interval and at each SIGHUP, until it is aborted.
+async fn reload(sink: HttpSink, every: Duration) {
+    let mut triggers = ReloadTriggers::new(every);
+    let mut last_error = None;
+    loop {
+        if triggers.next().await == ReloadTrigger::HungUp {
+            last_error = None;
+        }
+        let own = sink.clone();
+        match spawn_blocking(move || own.reload()).await {
+            Ok(Ok(true)) => {
+                last_error = None;
+                tracing::info!("certificates of webhooks reloaded");
+            }
+            Ok(Ok(false)) => last_error = None,
+            // Files that stay wrong are reported once.
+            Ok(Err(error)) if last_error.as_ref() != Some(&error.to_string()) => {
+                tracing::warn!(
+                    %error,
+                    "reading the certificates of webhooks failed; the present ones stay in use"
+                );
+                last_error = Some(error.to_string());
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
 }
 
 impl Running {

@@ -132,6 +132,7 @@ impl TestServer {
             node,
             clock,
             implicit_namespaces: ImplicitNamespaces::Create,
+            defaults: duly_core::Settings::default(),
             guard: Guard {
                 listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: Vec::new(),
@@ -208,13 +209,27 @@ fn receiving<T>(receiver: mpsc::Receiver<T>) -> impl Stream<Item = T> {
 impl Consumer {
     /// Opens a stream whose leases last `lease_secs`.
     pub(crate) async fn open(server: &TestServer, credits: u32, lease_secs: u64) -> Self {
+        Self::open_as(server, credits, lease_secs, None).await
+    }
+
+    /// The same with this value of `authorization`.
+    pub(crate) async fn open_as(
+        server: &TestServer,
+        credits: u32,
+        lease_secs: u64,
+        authorization: Option<&str>,
+    ) -> Self {
         let (send, requests) = mpsc::channel(10);
         let lease = Some(Duration::from_secs(lease_secs).into());
         let open = Some(v1::ConsumeOpen { namespace: "a".into(), lease });
         send.send(v1::ConsumeRequest { open, credits, settlements: Vec::new() }).await.unwrap();
         let origin = "http://localhost".parse().unwrap();
         let mut client = TimersClient::with_origin(server.direct(), origin);
-        Self { send, receive: client.consume(receiving(requests)).await.unwrap().into_inner() }
+        let mut request = tonic::Request::new(receiving(requests));
+        if let Some(value) = authorization {
+            request.metadata_mut().insert("authorization", value.parse().unwrap());
+        }
+        Self { send, receive: client.consume(request).await.unwrap().into_inner() }
     }
 
     pub(crate) async fn send(&self, credits: u32, settlements: Vec<v1::Settlement>) {

@@ -97,6 +97,15 @@ impl HttpSink {
         Ok(Self { connector: Arc::new(connector), pool, timeouts, bounds, clock })
     }
 
+    /// Reads the files of certificates again, if they have changed. Returns `true` if they are used from now
+    /// on, for new connections.
+    ///
+    /// # Errors
+    /// When a file cannot be used; what was read before stays in use.
+    pub fn reload(&self) -> Result<bool, Error> {
+        self.connector.tls.reload()
+    }
+
     async fn attempt(&self, envelope: Envelope) -> Delivery {
         let started = Instant::now();
         let timeout_at = started + envelope.destination.timeout.to_std();

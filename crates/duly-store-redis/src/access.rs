@@ -1,17 +1,20 @@
 //! Keys of callers.
 //!
 //! 1. Every shard has all keys, so the loss of a server loses none and revives none. The marker of a shard
-//!    has their *state*: the version of the [`AccessRecords`], and a random tag of their last change.
+//!    has their *state*: a version, and a random tag of the change that made it. Shards with one state have
+//!    the same keys. [`AccessRecords::version`] has both, so nodes never take one change for another.
 //! 2. Shard 0 orders the changes: a change names the state that it is based on. The other shards take it
 //!    from there. It is acknowledged when a majority of all shards, and of the coordinator shards of the
 //!    members, has it. So while the server of shard 0 is away, keys work and cannot be changed.
 //! 3. A node that polls a majority of the coordinator shards sees every acknowledged change.
-//! 4. A shard that misses a change is given it by the next poll of all shards, or by a repair.
-//! 5. Shard 0 may lose its last change in a failover, and give its version to another one. Then the keys
-//!    that most shards have win, under a new version.
+//! 4. A shard that misses a change is given it by the next poll of all shards, by the next change, or by a
+//!    repair.
+//! 5. Shard 0 may lose its last change in a failover, and give its version to another one; or a node may have
+//!    read a change that is lost. Then the keys that most shards have win, under a version above all that
+//!    were seen. While too few shards reply to know what most have, nothing is decided.
 //! 6. From the first key on, markers have another format: builds that know no keys refuse the database.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{
     Millis, Timestamp,
@@ -25,7 +28,7 @@ use parking_lot::Mutex;
 use crate::{
     change::{TRIES, at_once, digits},
     deployment::Deployment,
-    error::{damaged, in_doubt, unavailable},
+    error::{before_change, damaged, in_doubt, unavailable},
     marker::KEYS_FORMAT,
     reply::Reply,
     script::Script,
@@ -35,14 +38,16 @@ use crate::{
 const COORDINATOR: ShardId = ShardId(0);
 /// Begins the id of a key's record.
 const KEY: &str = "key:";
+/// Bits of a tag.
+const TAG_BITS: u32 = 24;
 
 /// The state of the keys in a shard.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AccessState {
-    /// Version of the records; 0 if there never was a key.
+    /// Version of the keys; 0 if there never was a key.
     version: u64,
-    /// Random text, of the change that made the version.
-    tag: String,
+    /// Random number of the change that made the version.
+    tag: u32,
 }
 
 /// The keys in a state.
@@ -55,10 +60,10 @@ struct Snapshot {
 /// What this node knows of the keys.
 #[derive(Debug, Default)]
 pub(crate) struct KnownAccess {
-    /// The newest state that it has seen, and a shard that has it.
-    newest: Mutex<(AccessState, ShardId)>,
+    /// The newest state that it has seen in any shard.
+    newest: Mutex<AccessState>,
     /// The keys that it has read.
-    read: tokio::sync::Mutex<Snapshot>,
+    read: Mutex<Arc<Snapshot>>,
 }
 
 /// Records by their ids, as scripts take and return them: an empty record is removed.
@@ -73,6 +78,15 @@ enum WriteMode {
     All,
 }
 
+/// The result of giving a change to a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// The shard has it.
+    Has,
+    /// The shard has a newer change, which may be based on this one or not.
+    Newer,
+}
+
 impl AccessState {
     /// Parses the text of a marker; it is empty if there never was a key.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -80,7 +94,8 @@ impl AccessState {
             return Some(Self::default());
         }
         let (version, tag) = text.split_once(':')?;
-        Some(Self { version: version.parse().ok()?, tag: tag.to_owned() })
+        let tag = u32::from_str_radix(tag, 16).ok().filter(|tag| *tag >> TAG_BITS == 0)?;
+        Some(Self { version: version.parse().ok()?, tag })
     }
 
     /// Parses the next text of a reply.
@@ -88,36 +103,41 @@ impl AccessState {
         Self::parse(&reply.text()?).ok_or_else(|| damaged("the state of keys"))
     }
 
-    fn to_text(&self) -> String {
-        if self.version == 0 { String::new() } else { format!("{}:{}", self.version, self.tag) }
+    fn to_text(self) -> String {
+        if self.version == 0 { String::new() } else { format!("{}:{:06x}", self.version, self.tag) }
     }
 
     /// Returns another state, of this version.
     fn new(version: u64) -> Self {
-        Self { version, tag: format!("{:016x}", rand::random::<u64>()) }
+        Self { version, tag: rand::random::<u32>() >> (u32::BITS - TAG_BITS) }
+    }
+
+    /// Returns the version of the records: that of the state, and its tag in the lowest bits.
+    fn records_version(self) -> u64 {
+        self.version << TAG_BITS | u64::from(self.tag)
     }
 }
 
 impl Snapshot {
-    /// Applies records that have changed since, or all records.
-    fn apply(&mut self, state: AccessState, mode: WriteMode, changed: Records) -> Result<()> {
-        if mode == WriteMode::All {
-            self.records.keys.clear();
-        }
+    /// Returns the snapshot with the records that have changed since, or with all records.
+    fn with(&self, state: AccessState, mode: WriteMode, changed: Records) -> Result<Self> {
+        let mut records = match mode {
+            WriteMode::All => AccessRecords::default(),
+            WriteMode::Changes => self.records.clone(),
+        };
         for (id, record) in changed {
             let id = id.strip_prefix(KEY).and_then(|id| KeyId::new(id).ok());
             let id = id.ok_or_else(|| damaged("the id of a key"))?;
             if record.is_empty() {
-                self.records.keys.remove(&id);
+                records.keys.remove(&id);
                 continue;
             }
             let key: ApiKey = serde_json::from_slice(&record)
                 .map_err(|error| damaged(format!("key {id}: {error}")))?;
-            self.records.keys.insert(id, key);
+            records.keys.insert(id, key);
         }
-        self.records.version = state.version;
-        self.state = state;
-        Ok(())
+        records.version = state.records_version();
+        Ok(Self { state, records })
     }
 
     /// Returns all records.
@@ -134,16 +154,26 @@ fn record(id: &KeyId, key: Option<&ApiKey>) -> (String, Vec<u8>) {
 
 impl KnownAccess {
     /// Notes that a shard has a state.
-    pub(crate) fn note(&self, shard: ShardId, state: AccessState) {
+    pub(crate) fn note(&self, state: AccessState) {
         let mut newest = self.newest.lock();
-        if state >= newest.0 {
-            *newest = (state, shard);
-        }
+        *newest = state.max(*newest);
     }
 
     /// Returns `true` if there have been keys.
     pub(crate) fn is_used(&self) -> bool {
-        self.newest.lock().0.version > 0
+        self.newest.lock().version > 0
+    }
+
+    fn read(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.read.lock())
+    }
+
+    /// Keeps keys that were read, unless newer ones are there.
+    fn keep(&self, snapshot: Arc<Snapshot>) {
+        let mut read = self.read.lock();
+        if snapshot.state > read.state {
+            *read = snapshot;
+        }
     }
 }
 
@@ -155,28 +185,41 @@ impl Deployment {
     pub(crate) async fn read_access(&self, known: u64) -> Result<Option<AccessRecords>> {
         let list = self.list.lock().own.shards.clone();
         let needed = list.len() / 2 + 1;
-        let polls = list.iter().map(|shard| self.access_state(*shard).boxed());
-        let mut polls = FuturesUnordered::from_iter(polls);
-        let (mut replied, mut failed) = (0, None);
+        let polls =
+            list.iter().map(|shard| async move { (*shard, self.access_state(*shard).await) });
+        let mut polls = FuturesUnordered::from_iter(polls.map(FutureExt::boxed));
+        let (mut found, mut failed) = (Vec::new(), None);
         // A shard that hangs delays nothing.
-        while let Some(state) = polls.next().await {
+        while let Some((shard, state)) = polls.next().await {
             match state {
-                Ok(_) => replied += 1,
+                Ok(state) => found.push((state, shard)),
                 Err(error) => failed = Some(error),
             }
-            if replied == needed {
+            if found.len() == needed {
                 break;
             }
         }
-        if replied < needed {
+        if found.len() < needed {
             return Err(failed.unwrap_or_else(|| unavailable("there is no coordinator shard")));
         }
-        let mut read = self.access.read.lock().await;
-        let (state, shard) = self.access.newest.lock().clone();
-        if state > read.state {
-            self.load(shard, &mut read).await?;
+        found.sort_unstable();
+        let newest = found.last().map(|(state, _)| *state).unwrap_or_default();
+        let mut snapshot = self.access.read();
+        for (_, shard) in found.iter().rev().filter(|(state, _)| *state == newest) {
+            if newest <= snapshot.state {
+                break;
+            }
+            match self.load(*shard, &snapshot).await {
+                Ok((_, loaded)) => snapshot = loaded,
+                Err(error) => failed = Some(error),
+            }
         }
-        Ok(Some(read.records.clone()).filter(|records| records.version != known))
+        if let Some(error) = failed.filter(|_| newest > snapshot.state) {
+            return Err(error);
+        }
+        self.access.keep(Arc::clone(&snapshot));
+        let is_known = snapshot.records.version == known;
+        Ok((!is_known).then(|| snapshot.records.clone()))
     }
 
     /// Changes the keys if their version still is `seen`. Returns them as they are then; `None` if another
@@ -187,6 +230,38 @@ impl Deployment {
         change: AccessChange,
         origin: ChangeOrigin,
     ) -> Result<Option<AccessRecords>> {
+        let (now, before) = before_change(self.access_before_change().await)?;
+        if before.records.version != seen {
+            return Ok(None);
+        }
+        let id = change.id().clone();
+        let mut records = before.records.changed(change, origin, now)?;
+        let state = AccessState::new(before.state.version + 1);
+        records.version = state.records_version();
+        let changed = vec![record(&id, records.keys.get(&id))];
+        let next = Arc::new(Snapshot { state, records });
+        let states = [before.state, state];
+        let written = self.write_access(COORDINATOR, WriteMode::Changes, states, &changed).await;
+        let doubt = match written {
+            Ok(None) => None,
+            Ok(Some(_)) => return Ok(None),
+            // If it was made all the same, the other shards must have it too.
+            Err(error @ Error::InDoubt { .. }) => match self.access_state(COORDINATOR).await {
+                Ok(found) if found == state => Some(error),
+                _ => return Err(error),
+            },
+            Err(error) => return Err(away(error)),
+        };
+        self.access.note(state);
+        self.access.keep(Arc::clone(&next));
+        self.spread_access(before.state, &next, &changed).await?;
+        doubt.map_or(Ok(()), Err)?;
+        Ok(Some(next.records.clone()))
+    }
+
+    /// Brings the shards that reply to the same keys, and returns those of shard 0 with its time. A majority
+    /// must reply: a change that cannot be acknowledged is not made.
+    async fn access_before_change(&self) -> Result<(Timestamp, Arc<Snapshot>)> {
         let older = self.older_members().await?;
         if !older.is_empty() {
             let reason = format!(
@@ -197,30 +272,20 @@ impl Deployment {
         }
         let states = self.access_states().await;
         let replied: Vec<ShardId> = states.iter().map(|(shard, _)| *shard).collect();
+        if !replied.contains(&COORDINATOR) {
+            return Err(away(unavailable("it does not reply")));
+        }
         if !self.is_majority(&replied) {
             return Err(unavailable("keys cannot be changed: no majority of the shards replies"));
         }
-        self.settle_access(states).await?;
-        let mut read = self.access.read.lock().await;
-        let now = self.load(COORDINATOR, &mut read).await.map_err(away)?;
-        if read.records.version != seen {
-            return Ok(None);
+        let settled = self.settle_access(states, COORDINATOR).await?;
+        let (now, snapshot) = self.load(COORDINATOR, &self.access.read()).await.map_err(away)?;
+        if snapshot.state < settled {
+            // It has failed over meanwhile.
+            return Err(unavailable("shard 0 has lost a change of keys: repeat the call"));
         }
-        let before = read.state.clone();
-        let id = change.id().clone();
-        let records = read.records.changed(change, origin, now)?;
-        let state = AccessState::new(records.version);
-        let changed = vec![record(&id, records.keys.get(&id))];
-        let write = self.write_access(COORDINATOR, WriteMode::Changes, [&before, &state], &changed);
-        if write.await.map_err(away)?.is_some() {
-            return Ok(None);
-        }
-        *read = Snapshot { state, records };
-        let next = read.clone();
-        drop(read);
-        self.access.note(COORDINATOR, next.state.clone());
-        self.spread_access(&before, &next, &changed).await?;
-        Ok(Some(next.records))
+        self.access.keep(Arc::clone(&snapshot));
+        Ok((now, snapshot))
     }
 
     /// Has the other shards take a change.
@@ -229,7 +294,7 @@ impl Deployment {
     /// When no majority of all shards, or of the coordinator shards of the members, has taken it.
     async fn spread_access(
         &self,
-        before: &AccessState,
+        before: AccessState,
         next: &Snapshot,
         changed: &Records,
     ) -> Result<()> {
@@ -237,12 +302,21 @@ impl Deployment {
             let taken = self.take_access(shard, before, next, changed).await;
             (shard, taken)
         });
-        let mut have = vec![COORDINATOR];
-        let mut missing = None;
+        let (mut have, mut is_passed, mut missing) = (vec![COORDINATOR], false, None);
         for (shard, taken) in at_once(takes).await {
             match taken {
-                Ok(()) => have.push(shard),
+                Ok(taken) => {
+                    have.push(shard);
+                    is_passed |= taken == Taken::Newer;
+                }
                 Err(error) => missing = Some(error),
+            }
+        }
+        if is_passed {
+            // Shard 0 may have lost it before the newer one was made.
+            let (_, _, mode, _) = self.read_records(COORDINATOR, next.state).await?;
+            if mode == WriteMode::All {
+                return Err(in_doubt("other changes of keys came in between"));
             }
         }
         if self.is_majority(&have) {
@@ -263,21 +337,20 @@ impl Deployment {
     async fn take_access(
         &self,
         shard: ShardId,
-        before: &AccessState,
+        before: AccessState,
         next: &Snapshot,
         changed: &Records,
-    ) -> Result<()> {
-        let states = [before, &next.state];
+    ) -> Result<Taken> {
+        let states = [before, next.state];
         let mut found = self.write_access(shard, WriteMode::Changes, states, changed).await?;
         for _ in 0..TRIES {
             match found {
-                None => return Ok(()),
-                Some(other) if other == next.state || other.version > next.state.version => {
-                    return Ok(());
-                }
+                None => return Ok(Taken::Has),
+                Some(other) if other == next.state => return Ok(Taken::Has),
+                Some(other) if other.version > next.state.version => return Ok(Taken::Newer),
                 Some(other) if other.version == next.state.version => break,
                 Some(other) => {
-                    let states = [&other, &next.state];
+                    let states = [other, next.state];
                     found = self.write_access(shard, WriteMode::All, states, &next.all()).await?;
                 }
             }
@@ -294,56 +367,88 @@ impl Deployment {
         polls.filter_map(|(shard, state)| Some((shard, state.ok()?))).collect()
     }
 
-    /// Gives each of these shards the newest keys.
-    pub(crate) async fn settle_access(&self, states: Vec<(ShardId, AccessState)>) -> Result<()> {
-        let Some(version) = states.iter().map(|(_, state)| state.version).max() else {
-            return Ok(());
+    /// Gives each of these shards the newest keys. Returns their state.
+    ///
+    /// # Errors
+    /// When it cannot be decided which keys most shards have, or when `needed` does not take them. Other
+    /// shards may fail: they get the keys later.
+    pub(crate) async fn settle_access(
+        &self,
+        states: Vec<(ShardId, AccessState)>,
+        needed: ShardId,
+    ) -> Result<AccessState> {
+        let known = *self.access.newest.lock();
+        let Some(newest) = states.iter().map(|(_, state)| *state).max() else {
+            return Err(unavailable("no shard replies"));
         };
         let mut holders: BTreeMap<AccessState, Vec<ShardId>> = BTreeMap::new();
         for (shard, state) in &states {
-            if state.version == version {
-                holders.entry(state.clone()).or_default().push(*shard);
+            if state.version == newest.version {
+                holders.entry(*state).or_default().push(*shard);
             }
         }
         let has_conflict = holders.len() > 1;
-        let most = holders.into_iter().max_by_key(|(_, shards)| shards.len());
-        let (state, holder) = most.map(|(state, shards)| (state, shards[0])).expect("it has one");
-        if states.iter().all(|(_, other)| *other == state) {
-            return Ok(());
+        // A change that this node has read, and that no shard has any more.
+        let is_lost = known.version >= newest.version && !holders.contains_key(&known);
+        let others: usize = usize::from(self.shards) - states.len();
+        let most = holders.iter().max_by_key(|(_, shards)| shards.len());
+        let (state, holder) = most.map(|(state, shards)| (*state, shards[0])).expect("it has one");
+        if !has_conflict && !is_lost && states.iter().all(|(_, other)| *other == state) {
+            return Ok(state);
         }
-        let mut newest = Snapshot::default();
-        self.load(holder, &mut newest).await?;
-        if has_conflict {
-            tracing::warn!(
-                version,
-                "shards had different keys of one version after a failover; those of most shards are kept"
-            );
-            newest.records.version += 1;
-            newest.state = AccessState::new(newest.records.version);
+        let mut winner = self.load(holder, &Arc::new(Snapshot::default())).await?.1;
+        if has_conflict || is_lost {
+            let losers = holders.iter().filter(|(other, _)| **other != state);
+            let largest = losers.map(|(_, shards)| shards.len()).max().unwrap_or(0);
+            if (largest + others) * 2 > usize::from(self.shards) {
+                return Err(unavailable(
+                    "too few shards reply to know which keys most of them have",
+                ));
+            }
             let own = states.iter().find(|(shard, _)| *shard == COORDINATOR);
-            let (_, own) =
-                own.ok_or_else(|| unavailable("the server of shard 0 does not reply"))?;
-            let states = [own, &newest.state];
-            let all = newest.all();
+            let (_, own) = own.ok_or_else(|| away(unavailable("it does not reply")))?;
+            let next = AccessState::new(known.version.max(newest.version) + 1);
+            winner = Arc::new(winner.with(next, WriteMode::Changes, Records::new())?);
+            let (states, all) = ([*own, next], winner.all());
             if self.write_access(COORDINATOR, WriteMode::All, states, &all).await?.is_some() {
                 return Err(unavailable("keys changed meanwhile"));
             }
-            self.access.note(COORDINATOR, newest.state.clone());
+            tracing::warn!(
+                version = next.version,
+                "shards had different keys of one version after a failover; those of most shards are kept"
+            );
+            self.access.note(next);
         }
-        let newest = &newest;
-        let takes = states.into_iter().filter(|(_, state)| *state != newest.state);
+        let (is_new, winner) = (has_conflict || is_lost, &winner);
+        let takes = states
+            .into_iter()
+            .filter(|(shard, state)| *state != winner.state && !(is_new && *shard == COORDINATOR));
         let takes = takes.map(|(shard, state)| async move {
-            let (mode, records) = match has_conflict {
-                true => (WriteMode::All, newest.all()),
-                false => match self.read_records(holder, &state).await? {
-                    (_, found, mode, records) if found == newest.state => (mode, records),
-                    // A change that is under way reaches the shard without this.
-                    _ => return Ok(()),
-                },
-            };
-            self.write_access(shard, mode, [&state, &newest.state], &records).await.map(drop)
+            let taken = self.bring_up(shard, state, winner, (!is_new).then_some(holder)).await;
+            if taken.is_err() && shard != needed { Ok(()) } else { taken }
         });
-        at_once(takes).await.into_iter().collect()
+        at_once(takes).await.into_iter().collect::<Result<()>>()?;
+        Ok(winner.state)
+    }
+
+    /// Gives a shard of this state the winning keys: what has changed since, as a holder of them knows it, or
+    /// all.
+    async fn bring_up(
+        &self,
+        shard: ShardId,
+        state: AccessState,
+        winner: &Snapshot,
+        holder: Option<ShardId>,
+    ) -> Result<()> {
+        let (mode, records) = match holder {
+            None => (WriteMode::All, winner.all()),
+            Some(holder) => match self.read_records(holder, state).await? {
+                (_, found, mode, records) if found == winner.state => (mode, records),
+                // A change that is under way reaches the shard without this.
+                _ => return Ok(()),
+            },
+        };
+        self.write_access(shard, mode, [state, winner.state], &records).await.map(drop)
     }
 
     /// Reads the state of the keys in a shard.
@@ -352,22 +457,28 @@ impl Deployment {
         let marker = marker.filter(|it| it.identity.id == self.identity.id && it.held.is_none());
         let state =
             marker.ok_or_else(|| unavailable(format!("shard {} takes no calls", shard.0)))?;
-        self.access.note(shard, state.access.clone());
+        self.access.note(state.access);
         Ok(state.access)
     }
 
-    /// Reads what a shard has changed since a snapshot into the snapshot. Returns the time there.
-    async fn load(&self, shard: ShardId, snapshot: &mut Snapshot) -> Result<Timestamp> {
-        let (now, state, mode, records) = self.read_records(shard, &snapshot.state).await?;
-        snapshot.apply(state, mode, records)?;
-        Ok(now)
+    /// Returns the keys of a shard, of which those in a snapshot need not be read, and the time there.
+    async fn load(
+        &self,
+        shard: ShardId,
+        snapshot: &Arc<Snapshot>,
+    ) -> Result<(Timestamp, Arc<Snapshot>)> {
+        let (now, state, mode, records) = self.read_records(shard, snapshot.state).await?;
+        if state == snapshot.state {
+            return Ok((now, Arc::clone(snapshot)));
+        }
+        Ok((now, Arc::new(snapshot.with(state, mode, records)?)))
     }
 
     /// Reads the records of a shard that have changed since a state, or all of them.
     async fn read_records(
         &self,
         shard: ShardId,
-        since: &AccessState,
+        since: AccessState,
     ) -> Result<(Timestamp, AccessState, WriteMode, Records)> {
         let arguments = vec![since.to_text().into_bytes()];
         let mut reply = self.call_script(shard, Script::Access, arguments).await?;
@@ -385,7 +496,7 @@ impl Deployment {
         &self,
         shard: ShardId,
         mode: WriteMode,
-        [before, next]: [&AccessState; 2],
+        [before, next]: [AccessState; 2],
         records: &Records,
     ) -> Result<Option<AccessState>> {
         let mode = match mode {

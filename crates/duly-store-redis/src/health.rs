@@ -142,7 +142,7 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
-        if let Err(error) = self.settle_access(states).await {
+        if let Err(error) = self.settle_access(states, ShardId(0)).await {
             tracing::debug!(%error, "keys not in every shard yet; the next poll tries again");
         }
         // Namespaces that need repair stop no others: they are counted, and the store stays ready.

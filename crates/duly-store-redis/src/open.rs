@@ -73,7 +73,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));
-                access.push((shard, marker.access));
+                access.push(marker.access);
                 is_sealed |= marker.is_sealed;
             }
         }
@@ -87,8 +87,8 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     for (shard, progress) in progress {
         deployment.rollbacks.note_seen(shard, progress);
     }
-    for (shard, state) in access {
-        deployment.access.note(shard, state);
+    for state in access {
+        deployment.access.note(state);
     }
     for warning in warnings {
         tracing::warn!("{warning}");

@@ -16,7 +16,7 @@ impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
         let repaired = self.repair_marker(shard).await?;
         let states = self.access_states().await;
-        self.settle_access(states).await?;
+        self.settle_access(states, shard).await?;
         Ok(repaired)
     }
 

@@ -22,7 +22,8 @@ pub const KEYS_MAX: usize = 10_000;
 /// The keys of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRecords {
-    /// Number of changes; 0 if the store never had a key.
+    /// Grows with each change, and names it: two changes never have one version. 0 if the store never had a
+    /// key.
     pub version: u64,
     /// The state of records that were restored from a backup.
     #[serde(default)]

@@ -355,7 +355,7 @@ proptest! {
         (limits.max_pending, limits.max_dead) = (Some(numbers[4].into()), numbers[5].into());
         limits.max_delay = Some(Millis::from_ms(numbers[0].into()));
         let sent = crate::NamespaceSettings::exported(&settings);
-        prop_assert_eq!(sent.clone().over(Settings::default(), &[]), Ok(settings.clone()));
-        prop_assert_eq!(through_both(&sent).over(Settings::default(), &[]), Ok(settings));
+        prop_assert_eq!(sent.clone().over(Settings::default(), &Settings::default(), &[]), Ok(settings.clone()));
+        prop_assert_eq!(through_both(&sent).over(Settings::default(), &Settings::default(), &[]), Ok(settings));
     }
 }

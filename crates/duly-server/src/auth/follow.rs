@@ -1,12 +1,12 @@
 //! Polls the keys of a store that several nodes share.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use duly_store::Store;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::Auth;
 
@@ -19,7 +19,8 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Polls until it is aborted. `cache` is the time for which keys are used while polls fail.
 pub(crate) async fn follow(auth: Auth, store: Arc<dyn Store>, cache: Duration) {
-    let mut read_at = Instant::now();
+    let mut is_stale = false;
+    *auth.0.stale_at.write() = Some(Instant::now() + cache);
     loop {
         sleep(if auth.is_required() { POLL_EVERY } else { POLL_FIRST_EVERY }).await;
         let began = Instant::now();
@@ -28,10 +29,10 @@ pub(crate) async fn follow(auth: Auth, store: Arc<dyn Store>, cache: Duration) {
             if let Some(records) = newer {
                 auth.use_records(records);
             }
-            read_at = began;
+            *auth.0.stale_at.write() = Some(began + cache);
         }
-        let is_stale = read_at.elapsed() > cache;
-        if auth.0.is_stale.swap(is_stale, Ordering::AcqRel) != is_stale && auth.is_required() {
+        let was_stale = std::mem::replace(&mut is_stale, auth.expect_current().is_err());
+        if was_stale != is_stale && auth.is_required() {
             match is_stale {
                 true => tracing::warn!(
                     "keys not read for longer than auth.cache; calls with a key get 503 until a majority \

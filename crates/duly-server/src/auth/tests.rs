@@ -87,7 +87,11 @@ fn verdict_of(code: &str, detail: &str) -> Verdict {
     }
 }
 
-async fn http_verdict(app: &App, call: (&str, &str), key: Option<&PresentedKey>) -> Verdict {
+pub(crate) async fn http_verdict(
+    app: &App,
+    call: (&str, &str),
+    key: Option<&PresentedKey>,
+) -> Verdict {
     let (_, body) = call_http(app, call, key, "").await;
     let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
     verdict_of(&text("code"), &text("detail"))

@@ -105,6 +105,7 @@ impl Key {
             Value::String(name) if name == "integer" => ValueForm::Integer,
             Value::String(name) if name == "boolean" => ValueForm::Boolean,
             Value::String(name) if name == "array" => ValueForm::List,
+            Value::Array(types) if types.contains(&"integer".into()) => ValueForm::Integer,
             _ if !words.is_empty() => ValueForm::Word,
             _ if schema["format"] == "bytes" => ValueForm::Bytes,
             _ => ValueForm::Text,

@@ -195,7 +195,7 @@ pub struct Tls {
     pub client_ca_file: Option<AbsolutePath>,
     /// Oldest version of TLS that callers may use.
     pub min_version: TlsVersion,
-    /// Interval at which the files are read again; SIGHUP reads them at once. Files that cannot be
+    /// Interval at which the files are read again, and those of `[webhook]` too; SIGHUP reads them at once. Files that cannot be
     /// used are logged, and leave the present certificate in use.
     pub reload: TimeSpan<SECOND, DAY, { 30 * SECOND }>,
 }
@@ -444,11 +444,29 @@ pub struct Webhook {
 pub struct Defaults {
     /// `true`: the first schedule into a namespace creates it.
     pub implicit_namespaces: bool,
+    /// `limits.namespace.max_pending` of a namespace that does not set it; no limit without it.
+    #[schemars(extend("unit" = "timers"))]
+    pub max_pending: Option<Integer<1, 1_000_000_000_000>>,
+    /// `limits.namespace.max_dead` of a namespace that does not set it.
+    #[schemars(extend("unit" = "dead letters"))]
+    pub max_dead: Integer<1, 1_000_000_000_000, 1_000_000>,
+    /// `limits.namespace.schedule_per_second` of a namespace that does not set it; no limit without it.
+    #[schemars(extend("unit" = "a second"))]
+    pub schedule_per_second: Option<Integer<1, 1_000_000_000>>,
+    /// `limits.namespace.deliver_per_second` of a namespace that does not set it; no limit without it.
+    #[schemars(extend("unit" = "a second"))]
+    pub deliver_per_second: Option<Integer<1, 1_000_000_000>>,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { implicit_namespaces: true }
+        Self {
+            implicit_namespaces: true,
+            max_pending: None,
+            max_dead: Integer::default(),
+            schedule_per_second: None,
+            deliver_per_second: None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use duly_core::{
-    Millis, TimerId, Timestamp,
+    Millis, Settings, TimerId, Timestamp,
     env::Clock,
     rate::{Gcra, Rate},
 };
@@ -65,6 +65,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Reaction to a schedule into a namespace that does not exist.
     pub implicit_namespaces: ImplicitNamespaces,
+    /// Settings of a namespace that sets none.
+    pub defaults: Settings,
     /// The rules for callers.
     pub guard: Guard,
     /// The keys of callers.

@@ -120,7 +120,7 @@ impl App {
             );
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
         })?;
-        let put = Put::IfAbsent(Box::default());
+        let put = Put::IfAbsent(Box::new(self.defaults.clone()));
         let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {
             let name = &namespace.name;

@@ -7,7 +7,7 @@ use duly_api::{
     ListNamespacesResponse, NamespaceField, NamespaceSettings, RepairNamespaceResponse,
     ResumeRequest, Words as _, json::Nulls,
 };
-use duly_core::{Invalid, NamespaceName, Settings};
+use duly_core::{Invalid, NamespaceName};
 use duly_store::namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets};
 use http::{StatusCode, Uri};
 
@@ -213,7 +213,7 @@ impl App {
         let is_secret = |field: &i32| *field == i32::from(NamespaceField::SigningSecrets);
         let keeps = settings.signing_secrets.is_none() && !reset.iter().any(is_secret);
         let secrets = if keeps { Secrets::Keep } else { Secrets::Set };
-        let settings = Box::new(settings.over(Settings::default(), reset)?);
+        let settings = Box::new(settings.over(self.defaults.clone(), &self.defaults, reset)?);
         self.check_settings(&settings, None)?;
         let _turn = self.patches().lock().await;
         Ok(self.store.put_namespace(name, Put::Replace { settings, secrets }).await?)
@@ -305,7 +305,7 @@ impl App {
     ) -> Result<Namespace, Problem> {
         let _turn = self.patches().lock().await;
         let present = self.namespace(name.clone()).await?;
-        let settings = Box::new(change.over((*present.settings).clone(), reset)?);
+        let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
         self.check_settings(&settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };
         let (namespace, _) = self.store.put_namespace(name, put).await?;

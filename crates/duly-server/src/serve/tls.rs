@@ -24,9 +24,9 @@ use rustls::{
 };
 use tokio::{
     net::TcpStream,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     task::spawn_blocking,
-    time::{MissedTickBehavior, interval},
+    time::{Interval, MissedTickBehavior, interval},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
@@ -184,20 +184,11 @@ impl Tls {
 
     /// Reads the files at an interval and at each SIGHUP, and uses a new certificate from then on.
     pub(super) async fn keep_fresh(self) {
-        let mut ticks = interval(self.options.reload);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut hang_up = signal(SignalKind::hangup()).ok();
+        let mut triggers = ReloadTriggers::new(self.options.reload);
         let mut last_error = None;
         loop {
-            let hung_up = async {
-                match &mut hang_up {
-                    Some(signals) => drop(signals.recv().await),
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = hung_up => last_error = None,
+            if triggers.next().await == ReloadTrigger::HungUp {
+                last_error = None;
             }
             let options = self.options.clone();
             let Ok(read) = spawn_blocking(move || options.read()).await else { continue };
@@ -220,6 +211,45 @@ impl Tls {
                 }
                 Err(_) => {}
             }
+        }
+    }
+}
+
+/// The moments at which files are read again.
+#[derive(Debug)]
+pub(crate) struct ReloadTriggers {
+    ticks: Interval,
+    hang_up: Option<Signal>,
+}
+
+/// The reason for which files are read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadTrigger {
+    /// The interval is over.
+    Tick,
+    /// The process got SIGHUP.
+    HungUp,
+}
+
+impl ReloadTriggers {
+    /// Creates triggers at an interval and at each SIGHUP. From then on SIGHUP does not end the process.
+    pub(crate) fn new(every: Duration) -> Self {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, hang_up: signal(SignalKind::hangup()).ok() }
+    }
+
+    /// Waits for the next one. Cancel safe.
+    pub(crate) async fn next(&mut self) -> ReloadTrigger {
+        let hung_up = async {
+            match &mut self.hang_up {
+                Some(signals) => drop(signals.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.ticks.tick() => ReloadTrigger::Tick,
+            () = hung_up => ReloadTrigger::HungUp,
         }
     }
 }

@@ -7,6 +7,7 @@ use duly_sink::http::{
     options::{Bounds, Credentials, Proxy, Resolves, Timeouts},
 };
 
+use duly_core::Settings;
 use duly_store::Store;
 use jsonwebtoken::Algorithm;
 
@@ -18,8 +19,8 @@ use crate::{
         tokens::{KeysPlace, TokenOptions, Tokens},
     },
     config::{
-        AllowLoopback, AuthMode, Bytes, Config, JwtAlgorithm, NonEmpty, StoreUrl, files, key,
-        or_eighth,
+        AllowLoopback, AuthMode, Bytes, Config, Integer, JwtAlgorithm, NonEmpty, StoreUrl, files,
+        key, or_eighth,
     },
     http::{BackupLimits, Guard, Limits},
     listen::Address,
@@ -39,6 +40,17 @@ pub(super) fn guard(config: &Config, listen: &[Address]) -> Guard {
         allowed_origins: server.allowed_origins.iter().map(|origin| origin.0.clone()).collect(),
         trusted_proxies: server.trusted_proxies.iter().map(|network| network.0).collect(),
     }
+}
+
+/// Returns the settings of a namespace that sets none.
+pub(super) fn namespace_defaults(config: &Config) -> Settings {
+    let (defaults, mut settings) = (&config.defaults, Settings::default());
+    let limits = &mut settings.limits;
+    limits.max_pending = defaults.max_pending.map(Integer::get);
+    limits.max_dead = defaults.max_dead.get();
+    limits.schedule_per_second = defaults.schedule_per_second.map(Integer::as_u32);
+    limits.deliver_per_second = defaults.deliver_per_second.map(Integer::as_u32);
+    settings
 }
 
 /// Returns the bounds of the HTTP interface.

@@ -114,6 +114,7 @@ impl Bench {
             node,
             clock: shared,
             implicit_namespaces,
+            defaults: duly_core::Settings::default(),
             guard: Guard {
                 listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: vec!["duly.internal".into()],

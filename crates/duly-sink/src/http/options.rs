@@ -71,6 +71,13 @@ pub struct TlsFiles {
     pub client: Option<ClientFiles>,
 }
 
+impl TlsFiles {
+    /// Returns `true` if no file is named.
+    pub const fn is_empty(&self) -> bool {
+        self.ca.is_none() && self.client.is_none()
+    }
+}
+
 /// A client certificate with its key.
 #[derive(Debug, Clone)]
 pub struct ClientFiles {

@@ -1,11 +1,12 @@
 //! TLS by rustls: trusted authorities, client certificate, offered protocols.
 //!
 //! Trusted are the system's certificate authorities (or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`) and
-//! those of the extra file. Verification cannot be turned off. All files are read once, when the sink is
-//! created.
+//! those of the extra file. Verification cannot be turned off. The named files are read when the sink is
+//! created, and again at [`Tls::reload`]; connections keep what they began with.
 
 use std::{path::Path, sync::Arc};
 
+use parking_lot::{Mutex, RwLock};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -25,7 +26,10 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Makes TLS connections.
 pub(super) struct Tls {
-    connector: TlsConnector,
+    connector: RwLock<TlsConnector>,
+    files: TlsFiles,
+    /// The content of the named files, as it is in use.
+    content: Mutex<Vec<Option<Vec<u8>>>>,
 }
 
 impl Tls {
@@ -35,46 +39,25 @@ impl Tls {
     /// When a file named by the options cannot be used. A system without certificates is no error: its
     /// `https://` deliveries fail one by one, with the reason in their history.
     pub(super) fn new(files: &TlsFiles) -> Result<Self, Error> {
-        let mut roots = RootCertStore::empty();
-        let native = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(native.certs);
-        if roots.is_empty() && files.ca.is_none() {
-            let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!(
-                %reason,
-                "no trusted certificates found: https:// deliveries will fail; set webhook.ca_file"
-            );
-        }
-        if let Some(path) = &files.ca {
-            let wrong = unusable("file of authorities", "webhook.ca_file", path);
-            for certificate in certificates(path).map_err(&wrong)? {
-                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-            }
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::Client(error.to_string()))?
-            .with_root_certificates(roots);
-        let mut config = match &files.client {
-            None => builder.with_no_client_auth(),
-            Some(ClientFiles { certificate, key }) => {
-                let file_key = "webhook.client_certificate_file";
-                let wrong_certificate = unusable("client certificate", file_key, certificate);
-                let wrong_key = unusable("client key", "webhook.client_key_file", key);
-                let chain = certificates(certificate).map_err(wrong_certificate)?;
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                    wrong_key(format!("no private key can be read from it: {error}"))
-                })?;
-                builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                    wrong_key(format!("it does not match the certificate: {error}"))
-                })?
-            }
-        };
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
+        let content = Mutex::new(content(files));
+        let connector = RwLock::new(connector(files)?);
+        Ok(Self { connector, files: files.clone(), content })
     }
 
+    /// Reads the named files again, if they have changed. Returns `true` if they are used from now on.
+    ///
+    /// # Errors
+    /// When a file cannot be used; what was read before stays in use.
+    pub(super) fn reload(&self) -> Result<bool, Error> {
+        let mut present = self.content.lock();
+        let read = content(&self.files);
+        if *present == read {
+            return Ok(false);
+        }
+        *self.connector.write() = connector(&self.files)?;
+        *present = read;
+        Ok(true)
+    }
     /// Starts TLS on a connection to `host`, whose certificate must be valid for it.
     ///
     /// # Errors
@@ -95,8 +78,57 @@ impl Tls {
             Host::Ipv4(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
             Host::Ipv6(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
         };
-        self.connector.connect(name, stream).await.map_err(|error| explain(&error))
+        let connector = self.connector.read().clone();
+        connector.connect(name, stream).await.map_err(|error| explain(&error))
     }
+}
+
+/// Reads the certificates, and returns what makes connections with them.
+fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
+    let mut roots = RootCertStore::empty();
+    let native = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native.certs);
+    if roots.is_empty() && files.ca.is_none() {
+        let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(
+            %reason,
+            "no trusted certificates found: https:// deliveries will fail; set webhook.ca_file"
+        );
+    }
+    if let Some(path) = &files.ca {
+        let wrong = unusable("file of authorities", "webhook.ca_file", path);
+        for certificate in certificates(path).map_err(&wrong)? {
+            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Client(error.to_string()))?
+        .with_root_certificates(roots);
+    let mut config = match &files.client {
+        None => builder.with_no_client_auth(),
+        Some(ClientFiles { certificate, key }) => {
+            let file_key = "webhook.client_certificate_file";
+            let wrong_certificate = unusable("client certificate", file_key, certificate);
+            let wrong_key = unusable("client key", "webhook.client_key_file", key);
+            let chain = certificates(certificate).map_err(wrong_certificate)?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+                wrong_key(format!("no private key can be read from it: {error}"))
+            })?;
+            builder
+                .with_client_auth_cert(chain, secret)
+                .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?
+        }
+    };
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Returns the content of the named files; nothing for one that cannot be read.
+fn content(files: &TlsFiles) -> Vec<Option<Vec<u8>>> {
+    let client = files.client.iter().flat_map(|client| [&client.certificate, &client.key]);
+    files.ca.iter().chain(client).map(|path| std::fs::read(path).ok()).collect()
 }
 
 /// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
@@ -107,7 +139,7 @@ pub fn check_files(files: &TlsFiles) -> Vec<Error> {
     let ca = TlsFiles { ca: files.ca.clone(), client: None };
     let client = TlsFiles { ca: None, client: files.client.clone() };
     let named = [ca, client].into_iter().filter(|it| it.ca.is_some() || it.client.is_some());
-    named.filter_map(|files| Tls::new(&files).err()).collect()
+    named.filter_map(|files| connector(&files).err()).collect()
 }
 
 /// Returns `true` if HTTP/2 was negotiated.

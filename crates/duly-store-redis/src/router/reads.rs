@@ -17,7 +17,8 @@ impl Router {
     pub(crate) async fn marker(&self, shard: ShardId) -> Result<Option<Marker>> {
         let key = keys::key(self.seq(shard), "marker");
         let read = cmd("HMGET").arg(key).arg(&marker::FIELDS).clone();
-        let value = self.commands(shard, &[read]).await?.pop();
+        // Not behind calls that wait for replicas.
+        let value = self.commands(shard, CallKind::Repeated, &[read]).await?.pop();
         let values = value.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
         Marker::read(values.map_err(|error| damaged(error.to_string()))?.unwrap_or_default())
     }
@@ -26,7 +27,8 @@ impl Router {
     pub(crate) async fn holds_anything(&self, shard: ShardId) -> Result<bool> {
         let keys =
             ["seq", "marker", "deployment", "nn"].map(|name| keys::key(self.seq(shard), name));
-        let found = self.commands(shard, &[cmd("EXISTS").arg(&keys).clone()]).await?;
+        let found =
+            self.commands(shard, CallKind::Once, &[cmd("EXISTS").arg(&keys).clone()]).await?;
         Ok(found != [Value::Int(0)])
     }
 
@@ -43,7 +45,7 @@ impl Router {
                 cmd("HGET").arg(key).arg(field.as_slice()).clone()
             })
             .collect();
-        let values = self.commands(shard, &commands).await?.into_iter();
+        let values = self.commands(shard, CallKind::Once, &commands).await?.into_iter();
         Ok(values
             .map(|value| match value {
                 Value::BulkString(bytes) => Some(bytes),
@@ -53,9 +55,14 @@ impl Router {
     }
 
     /// Sends commands that read keys of a shard, and returns their replies.
-    async fn commands(&self, shard: ShardId, commands: &[redis::Cmd]) -> Result<Vec<Value>> {
+    async fn commands(
+        &self,
+        shard: ShardId,
+        kind: CallKind,
+        commands: &[redis::Cmd],
+    ) -> Result<Vec<Value>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let pooled = self.check_out(&owner, CallKind::Once).await;
+        let pooled = self.check_out(&owner, kind).await;
         let pooled = pooled.map_err(|error| unavailable(error.to_string()))?;
         let values = match pooled.connection.commands(commands).await {
             Ok(values) => values,

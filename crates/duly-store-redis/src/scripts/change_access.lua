@@ -9,7 +9,7 @@ local marker, records, log = K .. 'marker', K .. 'access', K .. 'access_log'
 -- Changes that are remembered, for callers that know an older state.
 local LOGGED = 1000
 local state = call('HGET', marker, 'access') or ''
-if state ~= ARGV[2] then return { 'OTHER', state } end
+if state ~= ARGV[2] then return unchanged('OTHER', state) end
 local has_deployment = call('EXISTS', K .. 'deployment') == 1
 if ARGV[1] == 'all' then
   write('DEL', records, log)

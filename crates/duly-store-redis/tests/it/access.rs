@@ -168,7 +168,7 @@ async fn a_change_that_shard_0_lost_is_restored() {
         // which reached no other shard.
         let after = state();
         let (version, _) = after.split_once(':').expect("a version and a tag");
-        let forged = if is_other_change { format!("{version}:ffffffffffffffff") } else { before };
+        let forged = if is_other_change { format!("{version}:ffffff") } else { before };
         tell(port, &format!("HSET {prefix}marker access {forged}"));
         tell(port, &format!("RPOP {prefix}access_log"));
         let key = serde_json::to_string(&key(1, Role::Producer.actions())).expect("JSON");
@@ -188,6 +188,61 @@ async fn a_change_that_shard_0_lost_is_restored() {
         }
         changed(&other, delete(2)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_read_a_lost_change_goes_on() {
+    let cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    let other = open(&options(&cluster.url(), SHARDS)).await;
+    for digit in [0, 1] {
+        changed(&store, put(digit)).await;
+    }
+    let port = cluster.masters[0].port();
+    let marker = list(port, "KEYS duly:*:deployment").remove(0).replace("deployment", "marker");
+    let settled = tell(port, &format!("HGET {marker} access"));
+    let (version, _) = settled.split_once(':').expect("a version and a tag");
+    let version: u64 = version.parse().expect("a number");
+    // A change that only shard 0 has, that a node reads, and that a failover then loses.
+    tell(port, &format!("HSET {marker} access {}:abcdef", version + 1));
+    let lost = until("the node reads it", async || {
+        let read = records(&other).await.ok()?;
+        (read.version >> 24 == version + 1).then_some(read)
+    })
+    .await;
+    tell(port, &format!("HSET {marker} access {settled}"));
+    // Another node makes a change of the same version number: a revocation.
+    changed(&store, delete(1)).await;
+    until("the node reads the revocation, under a version above the lost one", async || {
+        other.poll().await;
+        let read = other.read_access(lost.version).await.ok()??;
+        let is_revoked = !read.keys.contains_key(&KeyId::generate([1; 10]));
+        (is_revoked && read.version > lost.version).then_some(())
+    })
+    .await;
+    changed(&other, put(2)).await;
+    until("both have it", async || {
+        let expected = BTreeSet::from([0, 2]);
+        let both = [digits(&store).await.ok()?, digits(&other).await.ok()?];
+        both.iter().all(|digits| *digits == expected).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_refuses_writes_blocks_no_change() {
+    let cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    changed(&store, put(0)).await;
+    let port = cluster.masters[1].port();
+    tell(port, "CONFIG SET min-replicas-to-write 1");
+    for digit in [1, 2, 3] {
+        change(&store, put(digit)).await.expect("a majority takes it");
+    }
+    change(&store, delete(2)).await.expect("a majority takes it");
+    tell(port, "CONFIG SET min-replicas-to-write 0");
+    until_settled(&store, &cluster).await;
+    assert_eq!(digits(&store).await, Ok(BTreeSet::from([0, 1, 3])));
 }
 
 /// Sets a field of a hash to text with spaces and quotes.

@@ -36,19 +36,21 @@ pub(super) async fn p10_keys_change_in_one_order(harness: &dyn Harness) -> CaseR
     let refused = change(&*store, 0, put(&producer)).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "without an administrator: {refused:?}");
     let first = change(&*store, 0, put(&admin)).await.expect("taken").expect("nothing came first");
-    assert_eq!((first.version, first.keys.len()), (1, 1));
+    assert_eq!((first.version > 0, first.keys.len()), (true, 1));
     assert_eq!(change(&*store, 0, put(&producer)).await, Ok(None), "another change came first");
-    let second = change(&*store, 1, put(&producer)).await.expect("taken").expect("the newest");
+    let second = change(&*store, first.version, put(&producer)).await;
+    let second = second.expect("taken").expect("the newest");
     assert_eq!(second.keys[&producer.id], *producer);
-    assert_eq!(store.read_access(2).await, Ok(None), "the version is known");
-    assert_eq!(store.read_access(1).await, Ok(Some(second.clone())));
-    let last = change(&*store, 2, AccessChange::Delete(admin.id.clone())).await;
+    assert!(second.version > first.version);
+    assert_eq!(store.read_access(second.version).await, Ok(None), "the version is known");
+    assert_eq!(store.read_access(first.version).await, Ok(Some(second.clone())));
+    let last = change(&*store, second.version, AccessChange::Delete(admin.id.clone())).await;
     assert!(matches!(last, Err(Error::Invalid(_))), "the last administrator stays: {last:?}");
     assert_eq!(records(&*store).await, second, "a refused change changes nothing");
     let offline = AccessChange::Delete(admin.id.clone());
-    let third = store.change_access(2, offline, ChangeOrigin::Offline).await;
+    let third = store.change_access(second.version, offline, ChangeOrigin::Offline).await;
     let third = third.expect("taken").expect("the newest");
-    assert_eq!((third.version, third.keys.contains_key(&admin.id)), (3, false));
+    assert!(!third.keys.contains_key(&admin.id));
     assert_eq!(records(&*store).await, third);
     CaseResult::Whole
 }
@@ -58,16 +60,18 @@ pub(super) async fn p1_keys_are_there_after_a_kill(harness: &dyn Harness) -> Cas
     let (admin, removed) = (key(1, Actions::all()), key(2, Role::Consumer.actions()));
     let puts = [admin.clone(), removed.clone()].map(AccessChange::Put);
     let changes = puts.into_iter().chain([AccessChange::Delete(removed.id.clone())]);
-    for (version, next) in (0..).zip(changes) {
-        change(&*harness.store(), version, next).await.expect("taken").expect("the newest");
+    let mut newest = AccessRecords::default();
+    for next in changes {
+        let changed = change(&*harness.store(), newest.version, next).await;
+        newest = changed.expect("taken").expect("the newest");
     }
     for how in [Restart::Kill, Restart::Clean] {
         if !scene.restart(how).await {
             return CaseResult::NotDurable;
         }
         let found = records(&*harness.store()).await;
-        assert_eq!((found.version, found.keys.len()), (3, 1), "{how:?}");
-        assert_eq!(found.keys[&admin.id], *admin);
+        assert_eq!(found, newest, "{how:?}");
+        assert_eq!((found.keys.len(), &found.keys[&admin.id]), (1, &*admin));
     }
     CaseResult::Whole
 }

@@ -1,6 +1,6 @@
 //! `duly namespace`: `put`, `get`, `list`, `delete`, `pause`, `resume`, `stats`, `forecast`.
 
-use crate::harness::{Server, file_of, text};
+use crate::harness::{Process, Server, duly, file_of, run, text};
 
 #[test]
 fn settings_are_put_shown_and_listed() {
@@ -99,4 +99,34 @@ fn a_schedule_that_makes_its_namespace_prints_a_note() {
     assert_eq!(made.stderr.trim_end(), note);
     assert!(made.stdout.starts_with("a  scheduled"), "{}", made.stdout);
     assert_eq!(server.run(&["schedule", "ordres", "b", "--in", "1h"]).stderr, "");
+}
+
+#[test]
+fn the_operator_sets_limits_of_namespaces_that_set_none() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let mut command = duly();
+    command.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        text(&directory.path().join("data")),
+    ]);
+    command.env("DULY_DEFAULTS__MAX_PENDING", "1").env("DULY_DEFAULTS__MAX_DEAD", "7");
+    let mut process = Process::of(command);
+    let (url, _) = process.address();
+    let call = |arguments: &[&str]| run(&[arguments, &["--server", &url]].concat());
+    let schedule = |name: &str, id: &str| call(&["schedule", name, id, "--in", "1h"]);
+    schedule("implicit", "a").ok();
+    assert!(schedule("implicit", "b").refused(1).contains("max_pending"));
+    let limits = |name: &str| {
+        let settings = call(&["namespace", "get", name, "--output", "json"]).json();
+        let limits = &settings["limits"]["namespace"];
+        (limits["max_pending"].clone(), limits["max_dead"].clone())
+    };
+    assert_eq!(limits("implicit"), (1.into(), 7.into()));
+    call(&["namespace", "put", "put", "--max-pending", "3"]).ok();
+    assert_eq!(limits("put"), (3.into(), 7.into()));
+    call(&["namespace", "set", "put", "--reset", "limits"]).ok();
+    assert_eq!(limits("put"), (1.into(), 7.into()));
 }

@@ -116,7 +116,8 @@ fn limits_of_a_namespace() -> Vec<(String, Bounds)> {
 fn accepts(scope: &str, field: &str, value: &Value) -> bool {
     let limits = json!({ "limits": { scope: { field: value } } });
     let settings = serde_json::from_value::<NamespaceSettings>(limits);
-    settings.is_ok_and(|settings| settings.over(namespace::Settings::default(), &[]).is_ok())
+    let defaults = namespace::Settings::default();
+    settings.is_ok_and(|settings| settings.over(defaults.clone(), &defaults, &[]).is_ok())
 }
 
 /// Returns the bounds as text, if the interface has them.

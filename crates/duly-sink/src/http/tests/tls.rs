@@ -277,6 +277,24 @@ async fn a_client_certificate_is_shown_to_a_receiver_that_asks_for_it() {
     }
 }
 
+#[tokio::test]
+async fn changed_files_are_used_for_new_connections() {
+    let (old, new) = (Authority::called("old"), Authority::called("new"));
+    let config = new.server("localhost", &[b"http/1.1"], Clients::Any);
+    let web = Web::start_tls(config, old.sink(|_| {})).await;
+    let send = async || web.sink().deliver(envelope(web.destination(), b"x")).await;
+    let sink = web.http_sink();
+    assert!(!sink.reload().unwrap(), "nothing has changed");
+    assert_eq!(send().await.outcome(), AttemptOutcome::NotConnected);
+    // A file that is not whole yet leaves the present authorities in use.
+    fs::write(old.file("ca.pem"), "-----BEGIN CERT").unwrap();
+    assert!(sink.reload().unwrap_err().to_string().contains("ca.pem"));
+    fs::copy(new.file("ca.pem"), old.file("ca.pem")).unwrap();
+    assert!(sink.reload().unwrap());
+    assert_eq!(send().await, Delivery::Confirmed);
+    assert!(!sink.reload().unwrap());
+}
+
 #[test]
 fn a_file_that_cannot_be_used_is_named_with_what_is_wrong() {
     let authority = Authority::new();

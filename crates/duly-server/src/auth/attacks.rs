@@ -1,0 +1,189 @@
+//! Attacks on authorization: random keys against every operation, keys that are revoked during a call, and keys
+//! that rotate all the time.
+
+use std::{sync::atomic::AtomicU64, thread, time::Duration};
+
+use duly_core::access::{KEY_SECRETS_MAX, KeySecret};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use tokio::time::timeout;
+
+use super::{
+    tests::{Verdict, call_http, grpc_verdict, http_verdict, key, presented, records},
+    *,
+};
+use crate::tests::{Consumer, TestServer};
+
+/// Names of namespaces, and patterns of keys.
+const NAMES: [&str; 5] = ["a", "ab", "b", "b-1", "zz"];
+const PATTERNS: [&str; 6] = ["*", "a", "a*", "b", "b-*", "c*"];
+
+/// An operation with a rule.
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    Http(usize),
+    Grpc(usize),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        (0..rules::HTTP.len()).prop_map(Operation::Http),
+        (0..rules::GRPC.len()).prop_map(Operation::Grpc),
+    ]
+}
+
+/// Returns the verdict that the table and the patterns say, by rules of its own.
+fn expected(rule: Rule, actions: &[Action], patterns: &[&str], name: Option<&str>) -> Verdict {
+    let is_permitted = match rule {
+        Rule::Open | Rule::AnyKey => true,
+        Rule::Needs(action) => actions.contains(&action),
+        Rule::NeedsAll => actions.len() == Action::ALL.len(),
+    };
+    let is_covered = |name: &str| {
+        patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(stem) => name.starts_with(stem),
+            None => *pattern == name,
+        })
+    };
+    match name {
+        _ if !is_permitted => Verdict::Denied,
+        Some(name) if rule != Rule::Open && !is_covered(name) => Verdict::Hidden,
+        _ => Verdict::Permitted,
+    }
+}
+
+#[test]
+fn any_key_permits_what_its_actions_and_patterns_say() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(TestServer::start_with(Auth::new(true, None, false)));
+    let version = AtomicU64::new(10);
+    let actions = proptest::sample::subsequence(Action::ALL.to_vec(), 1..=Action::ALL.len());
+    let patterns = proptest::sample::subsequence(PATTERNS.to_vec(), 1..=3);
+    let inputs = (operation(), actions, patterns, proptest::sample::select(NAMES.to_vec()));
+    let mut runner = TestRunner::new(Config { cases: 400, ..Config::default() });
+    let ran = runner.run(&inputs, |(operation, actions, patterns, name)| {
+        let own = key(2, actions.iter().copied().collect(), &patterns);
+        let version = version.fetch_add(1, Ordering::Relaxed);
+        let all = records([key(1, Actions::all(), &["*"]), own]);
+        server.app.auth.use_records(AccessRecords { version, ..all });
+        let (app, caller) = (&server.app, presented(2));
+        let (verdict, expected) = match operation {
+            Operation::Http(place) => {
+                let (method, path, rule) = rules::HTTP[place];
+                let target = path.replace("{namespace}", name).replace("{id}", "0000000000");
+                let name = path.contains("{namespace}").then_some(name);
+                let verdict = http_verdict(app, (method, &target), Some(&caller));
+                (runtime.block_on(verdict), expected(rule, &actions, &patterns, name))
+            }
+            Operation::Grpc(place) => {
+                let (path, rule) = rules::GRPC[place];
+                let has_namespace = path.starts_with("/duly.v1.Timers")
+                    || path.starts_with("/duly.v1.Namespaces") && !path.ends_with("/List");
+                let verdict = grpc_verdict(app, path, name, Some(&caller));
+                let name = has_namespace.then_some(name);
+                (runtime.block_on(verdict), expected(rule, &actions, &patterns, name))
+            }
+        };
+        prop_assert_eq!(verdict, expected);
+        Ok(())
+    });
+    ran.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_revoked_during_a_lease_call_gets_no_firing() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let admin = key(1, Actions::all(), &["*"]);
+    let app = server.app.clone();
+    app.auth.use_records(records([admin.clone(), key(2, Actions::all(), &["a"])]));
+    let lease = ("POST", "/v1/namespaces/a/lease");
+    let waiting = tokio::spawn({
+        let app = app.clone();
+        async move { call_http(&app, lease, Some(&presented(2)), r#"{"wait":"30s"}"#).await }
+    });
+    while app.node.health().waiters == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    app.auth.use_records(AccessRecords { version: 9, ..records([admin]) });
+    server.due(1).await;
+    let (status, body) = timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap();
+    assert_eq!(status, 401, "{body}");
+    // The firing was not taken from others.
+    let (status, body) = call_http(&app, lease, Some(&presented(1)), r#"{"wait":"10s"}"#).await;
+    assert_eq!(
+        (status.as_u16(), body["firings"].as_array().map(Vec::len)),
+        (200, Some(1)),
+        "{body}"
+    );
+    assert_eq!(body["firings"][0]["attempt"], 1, "it counted as no attempt");
+}
+
+#[tokio::test]
+async fn a_key_revoked_during_a_stream_ends_it() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let admin = key(1, Actions::all(), &["*"]);
+    let auth = &server.app.auth;
+    auth.use_records(records([admin.clone(), key(2, Actions::all(), &["a"])]));
+    let authorization = format!("Bearer {}", presented(2).reveal());
+    let mut consumer = Consumer::open_as(&server, 10, 30, Some(&authorization)).await;
+    server.due(1).await;
+    assert_eq!(consumer.firings().await.len(), 1);
+    auth.use_records(AccessRecords { version: 9, ..records([admin]) });
+    let ended = timeout(Duration::from_secs(5), consumer.receive()).await.expect("it ends");
+    let status = ended.expect("a status").expect_err("no firing");
+    assert_eq!(status.code(), tonic::Code::Unauthenticated, "{status:?}");
+}
+
+#[test]
+fn a_rotation_a_second_of_10000_keys_refuses_no_call() {
+    const KEYS: usize = 10_000;
+    const CALLS: usize = 20_000;
+    let auth = Auth::new(true, None, false);
+    let id = |number: usize| {
+        let digits: [u8; 10] = std::array::from_fn(|place| ((number >> (5 * place)) % 32) as u8);
+        KeyId::generate(digits)
+    };
+    let keys = (0..KEYS).map(|number| {
+        let key = ApiKey { id: id(number), ..key(1, Actions::all(), &["*"]) };
+        (key.id.clone(), key)
+    });
+    let mut records =
+        AccessRecords { version: 1, keys: keys.collect(), ..AccessRecords::default() };
+    assert_eq!(records.keys.len(), KEYS);
+    auth.use_records(records.clone());
+    let secrets = |round: u8| PresentedKey::new(id(usize::from(round)), [round; 32]);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..2)
+            .map(|_| {
+                let auth = auth.clone();
+                scope.spawn(move || {
+                    for call in 0..CALLS {
+                        let presented = PresentedKey::new(id(call % KEYS), [1; 32]);
+                        let headers = HeaderMap::from_iter([(
+                            AUTHORIZATION,
+                            HeaderValue::from_str(&format!("Bearer {}", presented.reveal()))
+                                .unwrap(),
+                        )]);
+                        let admitted =
+                            auth.admit(Rule::AnyKey, &headers, Peer::default(), Timestamp::MIN);
+                        assert!(admitted.1.is_ok(), "call {call}");
+                    }
+                })
+            })
+            .collect();
+        // Many times faster than one a second.
+        let mut round = 2_u8;
+        while !callers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            let new = secrets(round);
+            let key = records.keys.get_mut(&new.id).unwrap();
+            key.secrets.truncate(KEY_SECRETS_MAX - 1);
+            key.secrets.insert(0, KeySecret { hash: new.hash(), ends_at: None });
+            records.version += 1;
+            auth.use_records(records.clone());
+            round = if round == u8::MAX { 2 } else { round + 1 };
+        }
+        assert!(records.version > 5, "{} rotations", records.version);
+    });
+}
