@@ -141,6 +141,8 @@ pub struct AuditRecord {
     pub time: Time,
     /// The id of the caller's key; absent without a valid one.
     pub key: Option<String>,
+    /// The subject of the caller's certificate or token; absent for a key with a secret.
+    pub subject: Option<String>,
     /// The address of the caller; absent over a Unix socket.
     pub address: Option<String>,
     /// `http` or `grpc`.
@@ -151,6 +153,8 @@ pub struct AuditRecord {
     pub action: Option<String>,
     /// The namespace, as far as the call was read.
     pub namespace: Option<String>,
+    /// The id of the key that the call concerns; absent for other calls.
+    pub target: Option<String>,
     /// Timers or verdicts that the call named; absent if there is no such number.
     pub items: Option<u64>,
     /// `ok`; `denied` (no valid key, or no right); `refused`; `failed` (it may have been done).

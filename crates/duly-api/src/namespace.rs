@@ -312,7 +312,8 @@ impl NamespaceSettings {
             settings.signing_secrets = secrets.check()?;
         }
         if let Some(limits) = self.limits {
-            settings.limits = limits.check().map_err(|it| it.within("limits"))?;
+            settings.limits =
+                limits.over(defaults.limits.clone()).map_err(|it| it.within("limits"))?;
         }
         settings.check()
     }
@@ -393,8 +394,8 @@ impl Fallback {
 }
 
 impl Limits {
-    fn check(self) -> Result<CheckedLimits, Invalid> {
-        let mut limits = CheckedLimits::default();
+    /// Returns the given limits, and `limits` for those that are absent.
+    fn over(self, mut limits: CheckedLimits) -> Result<CheckedLimits, Invalid> {
         let lane = self.lane.unwrap_or_default();
         let namespace = self.namespace.unwrap_or_default();
         lane.write_to(&mut limits).map_err(|invalid| invalid.within("lane"))?;
@@ -409,7 +410,8 @@ fn per_second(field: &str, rate: Option<u32>) -> Result<Option<u32>, Invalid> {
 
 impl LaneLimits {
     fn write_to(self, limits: &mut CheckedLimits) -> Result<(), Invalid> {
-        limits.deliver_per_second = per_second("deliver_per_second", self.deliver_per_second)?;
+        let deliver_per_second = per_second("deliver_per_second", self.deliver_per_second)?;
+        limits.deliver_per_second = deliver_per_second.or(limits.deliver_per_second);
         if let Some(max) = self.max_in_flight {
             limits.max_in_flight = within("max_in_flight", max, 1, IN_FLIGHT_MAX)?;
         }
@@ -419,8 +421,9 @@ impl LaneLimits {
 
 impl NamespaceLimits {
     fn write_to(self, limits: &mut CheckedLimits) -> Result<(), Invalid> {
-        limits.schedule_per_second = per_second("schedule_per_second", self.schedule_per_second)?;
-        limits.max_pending = self.max_pending;
+        let schedule_per_second = per_second("schedule_per_second", self.schedule_per_second)?;
+        limits.schedule_per_second = schedule_per_second.or(limits.schedule_per_second);
+        limits.max_pending = self.max_pending.or(limits.max_pending);
         if let Some(max) = self.max_payload_bytes {
             limits.max_payload_bytes = within("max_payload_bytes", max, 0, PAYLOAD_BYTES_HARD)?;
         }

@@ -6,10 +6,12 @@
 //! ```
 //!
 //! 1. A line names the key, the address, the operation and the namespace. It has no ids, payloads or secrets.
-//! 2. Queues are bounded. While a line cannot be written they fill, and then lines are dropped and counted.
-//!    With `audit.required` the call is refused instead, before it changes anything.
-//! 3. The store has only what administrators have done, and only if keys are required. Refused calls are not
-//!    there: they must not push the others out.
+//! 2. A call that is cancelled has a line too: its change may be made all the same.
+//! 3. Queues are bounded. While a line cannot be written they fill, and then lines are dropped and counted.
+//!    With `audit.required` the call is refused instead, before it changes anything. Of callers without a key
+//!    only [`UNKNOWN_MAX`] lines a second are written: they must not push the others out.
+//! 4. The store has only what administrators have done, and only if keys are required. Calls that were refused
+//!    or not admitted are not there, for the same reason.
 
 mod file;
 
@@ -20,29 +22,30 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use duly_api::access::AuditRecord;
-use duly_core::{
-    Code, NamespaceName, Timestamp,
-    access::{Action, KeyId},
-    metric_names as names,
-};
+use duly_core::{Code, NamespaceName, Timestamp, access::Action, metric_names as names};
 use duly_store::{AuditEntry, AuditId, Store};
 use http::StatusCode;
 use metrics::counter;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    auth::{Caller, Rule},
-    call::CallNotes,
+    auth::{Identity, Rule},
+    call::{self, SharedNotes},
     config::AuditLevel,
     problem::Problem,
 };
 
 /// Lines that wait for the file.
 const LINES_MAX: usize = 65_536;
+/// Lines a second of callers without a key.
+const UNKNOWN_MAX: u32 = 100;
+/// Status of a call whose caller has gone away.
+const CANCELLED: u16 = 499;
 /// Entries that wait for the store.
 const ENTRIES_MAX: usize = 10_000;
 /// Time in which entries are gathered before they are written to the store.
@@ -79,7 +82,8 @@ struct Inner {
     /// `false` while the file cannot be written.
     is_writable: Arc<AtomicBool>,
     /// `None`: the store gets nothing.
-    entries: Option<mpsc::Sender<AuditEntry>>,
+    entries: Option<mpsc::Sender<StoreMessage>>,
+    unknown: UnknownCallers,
 }
 
 /// A message to the thread of the file.
@@ -90,31 +94,64 @@ enum FileMessage {
     Flush(oneshot::Sender<()>),
 }
 
+/// A message to the task of the store.
+#[derive(Debug)]
+enum StoreMessage {
+    Entry(AuditEntry),
+    /// Replies when everything before it is written.
+    Flush(oneshot::Sender<()>),
+}
+
 /// A call as it begins.
 pub(crate) struct CallFacts {
     /// `http` or `grpc`.
     pub(crate) protocol: &'static str,
     /// Method and route, or the method of gRPC.
     pub(crate) operation: String,
-    /// The right that it needs.
-    pub(crate) rule: Rule,
     /// `true`: it may change something.
     pub(crate) is_change: bool,
     /// The address of the caller.
     pub(crate) address: Option<IpAddr>,
+    /// The caller, if it has a key; also if the call is denied.
+    pub(crate) identity: Option<Identity>,
+    /// `true`: the caller has the right.
+    pub(crate) is_admitted: bool,
     /// The time.
     pub(crate) now: Timestamp,
 }
 
-/// A call whose end is recorded.
+/// A call whose end is recorded, also when it is dropped before.
 #[derive(Debug)]
 pub(crate) struct AuditedCall {
     audit: Audit,
     permit: Option<mpsc::OwnedPermit<FileMessage>>,
+    /// Without the fields of its end.
     record: AuditRecord,
+    notes: SharedNotes,
     now: Timestamp,
-    is_change: bool,
+    has_line: bool,
     is_administrative: bool,
+    is_admitted: bool,
+    has_ended: bool,
+}
+
+/// A step of a stream.
+#[derive(Debug)]
+pub(crate) struct StreamStep<'a> {
+    /// `http` or `grpc`.
+    pub(crate) protocol: &'static str,
+    /// Method and route, or the method of gRPC.
+    pub(crate) operation: &'static str,
+    /// The right that it needs.
+    pub(crate) action: Action,
+    /// The namespace, as far as it was read.
+    pub(crate) namespace: Option<&'a NamespaceName>,
+    /// Timers or verdicts of the step.
+    pub(crate) items: usize,
+    /// `true`: a part of it was denied.
+    pub(crate) is_denied: bool,
+    /// `true`: it may have been made, or not.
+    pub(crate) is_doubtful: bool,
 }
 
 impl Audit {
@@ -126,6 +163,7 @@ impl Audit {
             file: None,
             is_writable: Arc::default(),
             entries: None,
+            unknown: UnknownCallers::default(),
         }))
     }
 
@@ -154,7 +192,8 @@ impl Audit {
         let (entries, queue) = mpsc::channel(ENTRIES_MAX);
         tokio::spawn(keep(queue, store));
         let (level, is_required) = (options.level, options.is_required);
-        Ok(Self(Arc::new(Inner { level, is_required, file, is_writable, entries: Some(entries) })))
+        let (entries, unknown) = (Some(entries), UnknownCallers::default());
+        Ok(Self(Arc::new(Inner { level, is_required, file, is_writable, entries, unknown })))
     }
 
     /// Begins the record of a call; returns `None` if it gets none. `is_keyed`: the server requires keys.
@@ -164,107 +203,157 @@ impl Audit {
     pub(crate) fn begin(
         &self,
         is_keyed: bool,
+        rule: Rule,
         facts: impl FnOnce() -> CallFacts,
     ) -> Result<Option<AuditedCall>, Problem> {
-        if self.0.file.is_none() && !is_keyed {
+        let may_be_kept = is_keyed && is_administrative(rule) && self.0.entries.is_some();
+        if rule == Rule::Open || self.0.file.is_none() && !may_be_kept {
             return Ok(None);
         }
         let facts = facts();
-        let is_administrative = is_keyed && facts.is_change && is_administrative(facts.rule);
-        if facts.rule == Rule::Open || self.0.file.is_none() && !is_administrative {
-            return Ok(None);
-        }
-        let is_transfer = facts.rule == Rule::Needs(Action::Transfer);
+        let is_administrative = may_be_kept && facts.is_change;
+        let is_transfer = rule == Rule::Needs(Action::Transfer);
         let has_line = match self.0.level {
             AuditLevel::All => true,
             AuditLevel::Changes => facts.is_change || is_transfer,
             AuditLevel::Denied => false,
         };
         let permit = match &self.0.file {
-            Some(file) if self.0.is_required && has_line => {
-                let permit = Some(self.0.is_writable.load(Ordering::Acquire));
-                let permit = permit.filter(|is_writable| *is_writable);
-                let permit = permit.and_then(|_| file.clone().try_reserve_owned().ok());
-                Some(permit.ok_or_else(unwritable)?)
+            Some(file) if self.0.is_required && has_line && facts.is_admitted => {
+                self.check_writable()?;
+                Some(file.clone().try_reserve_owned().map_err(|_| unwritable())?)
             }
             _ => None,
         };
-        let action = match facts.rule {
+        let action = match rule {
             Rule::Needs(action) => Some(action.as_str().to_owned()),
             Rule::Open | Rule::AnyKey | Rule::NeedsAll => None,
         };
         let record = AuditRecord {
             time: facts.now.into(),
-            key: None,
+            key: facts.identity.as_ref().map(|identity| identity.key.to_string()),
+            subject: facts.identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
             address: address_of(facts.address),
             protocol: facts.protocol.to_owned(),
             operation: facts.operation,
             action,
             namespace: None,
+            target: None,
             items: None,
             outcome: String::new(),
             status: 0,
         };
-        let audit = self.clone();
-        let (now, is_change) = (facts.now, has_line);
-        Ok(Some(AuditedCall { audit, permit, record, now, is_change, is_administrative }))
+        Ok(Some(AuditedCall {
+            audit: self.clone(),
+            permit,
+            record,
+            notes: SharedNotes::default(),
+            now: facts.now,
+            has_line,
+            is_administrative,
+            is_admitted: facts.is_admitted,
+            has_ended: false,
+        }))
+    }
+
+    /// Checks that lines can be written, where they must be: before a step of a stream.
+    ///
+    /// # Errors
+    /// With `audit.required`, when no line can be written now.
+    pub(crate) fn check_writable(&self) -> Result<(), Problem> {
+        let is_blocked = |file: &mpsc::Sender<FileMessage>| {
+            !self.0.is_writable.load(Ordering::Acquire) || file.capacity() == 0
+        };
+        match &self.0.file {
+            Some(file) if self.0.is_required && is_blocked(file) => Err(unwritable()),
+            _ => Ok(()),
+        }
     }
 
     /// Records a step of a stream, such as a message with verdicts: its call ends much later.
-    pub(crate) fn note_step(
-        &self,
-        caller: &Caller,
-        [protocol, operation]: [&str; 2],
-        action: Action,
-        (namespace, items): (&NamespaceName, usize),
-        now: Timestamp,
-    ) {
-        let Some(file) = &self.0.file else { return };
-        if self.0.level == AuditLevel::Denied || items == 0 {
+    pub(crate) fn note_step(&self, step: &StreamStep<'_>, now: Timestamp) {
+        if self.0.file.is_none() || self.0.level == AuditLevel::Denied && !step.is_denied {
             return;
         }
-        let record = AuditRecord {
-            time: now.into(),
-            key: caller.key().map(|key| key.id.to_string()),
-            address: address_of(caller.address()),
-            protocol: protocol.to_owned(),
-            operation: operation.to_owned(),
-            action: Some(action.as_str().to_owned()),
-            namespace: Some(namespace.to_string()),
-            items: Some(items as u64),
-            outcome: "ok".to_owned(),
-            status: StatusCode::OK.as_u16(),
+        let caller = call::caller();
+        let identity = caller.identity();
+        let (outcome, status) = match step {
+            StreamStep { is_denied: true, .. } => ("denied", StatusCode::OK),
+            StreamStep { is_doubtful: true, .. } => ("failed", StatusCode::SERVICE_UNAVAILABLE),
+            _ => ("ok", StatusCode::OK),
         };
-        if file.try_send(FileMessage::Line(line_of(&record))).is_err() {
+        self.write(&AuditRecord {
+            time: now.into(),
+            key: identity.as_ref().map(|identity| identity.key.to_string()),
+            subject: identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
+            address: address_of(caller.address()),
+            protocol: step.protocol.to_owned(),
+            operation: step.operation.to_owned(),
+            action: Some(step.action.as_str().to_owned()),
+            namespace: step.namespace.map(ToString::to_string),
+            target: None,
+            items: Some(step.items as u64).filter(|items| *items > 0),
+            outcome: outcome.to_owned(),
+            status: status.as_u16(),
+        });
+    }
+
+    /// Queues a line for the file.
+    fn write(&self, record: &AuditRecord) {
+        let Some(file) = &self.0.file else { return };
+        if record.key.is_none() && record.outcome == "denied" && !self.0.unknown.admit() {
+            return dropped("file", 1);
+        }
+        if file.try_send(FileMessage::Line(line_of(record))).is_err() {
             dropped("file", 1);
         }
     }
 
-    /// Waits until all lines are written.
+    /// Waits until everything is written.
     pub(crate) async fn flush(&self) {
-        let Some(file) = &self.0.file else { return };
-        let (reply, done) = oneshot::channel();
-        let flushed = async {
-            if file.send(FileMessage::Flush(reply)).await.is_ok() {
-                done.await.ok();
+        let (file_reply, file_done) = oneshot::channel();
+        let (store_reply, store_done) = oneshot::channel();
+        let file = async {
+            if let Some(file) = &self.0.file
+                && file.send(FileMessage::Flush(file_reply)).await.is_ok()
+            {
+                file_done.await.ok();
             }
         };
-        // A file that cannot be written must not stop the end.
+        let store = async {
+            if let Some(entries) = &self.0.entries
+                && entries.send(StoreMessage::Flush(store_reply)).await.is_ok()
+            {
+                store_done.await.ok();
+            }
+        };
+        let flushed = async { tokio::join!(file, store) };
+        // What cannot be written must not stop the end.
         let _in_time = tokio::time::timeout(CLOSE_WITHIN, flushed).await;
     }
 }
 
 impl AuditedCall {
+    /// Returns the notes, which the call fills in.
+    pub(crate) fn notes(&self) -> SharedNotes {
+        Arc::clone(&self.notes)
+    }
+
     /// Records the end of the call.
-    pub(crate) fn end(mut self, key: Option<&KeyId>, notes: Option<CallNotes>, status: StatusCode) {
-        let notes = notes.unwrap_or_default();
-        let is_denied =
-            notes.is_denied || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
-        self.record.key = key.map(ToString::to_string);
+    pub(crate) fn end(mut self, status: StatusCode) {
+        self.finish(status);
+    }
+
+    fn finish(&mut self, status: StatusCode) {
+        self.has_ended = true;
+        let notes = std::mem::take(&mut *self.notes.lock());
+        let is_refusal = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+        let is_denied = notes.is_denied || is_refusal;
         self.record.namespace = notes.namespace.map(|name| name.to_string());
+        self.record.target = notes.target;
         self.record.items = Some(notes.items).filter(|items| *items > 0);
         self.record.status = status.as_u16();
-        let is_doubtful = status.is_server_error();
+        let is_doubtful = status.is_server_error() || status.as_u16() == CANCELLED;
         self.record.outcome = match () {
             () if is_denied => "denied",
             () if is_doubtful => "failed",
@@ -272,31 +361,47 @@ impl AuditedCall {
             () => "ok",
         }
         .to_owned();
-        let line = line_of(&self.record);
-        let inner = &self.audit.0;
-        if self.is_administrative && (is_doubtful || status.as_u16() < 400) {
+        let is_kept = self.is_administrative && self.is_admitted;
+        if is_kept && (is_doubtful || status.as_u16() < 400) {
             let id = AuditId::new(self.now, rand::random());
-            let entries = inner.entries.as_ref();
-            if entries.is_some_and(|entries| {
-                entries
-                    .try_send(AuditEntry {
-                        id,
-                        line: String::from_utf8_lossy(&line).trim_end().to_owned(),
-                    })
-                    .is_err()
-            }) {
+            let line = String::from_utf8_lossy(&line_of(&self.record)).trim_end().to_owned();
+            let message = StoreMessage::Entry(AuditEntry { id, line });
+            let entries = self.audit.0.entries.as_ref();
+            if entries.is_some_and(|entries| entries.try_send(message).is_err()) {
                 dropped("store", 1);
             }
         }
-        let Some(file) = inner.file.as_ref().filter(|_| self.is_change || is_denied) else {
-            return;
-        };
-        let message = FileMessage::Line(line);
-        match self.permit {
-            Some(permit) => drop(permit.send(message)),
-            None if file.try_send(message).is_err() => dropped("file", 1),
+        match self.permit.take() {
+            Some(permit) => drop(permit.send(FileMessage::Line(line_of(&self.record)))),
+            None if self.has_line || is_denied => self.audit.write(&self.record),
             None => {}
         }
+    }
+}
+
+/// A caller that goes away cancels its call.
+impl Drop for AuditedCall {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.finish(StatusCode::from_u16(CANCELLED).expect("a status"));
+        }
+    }
+}
+
+/// Bounds the lines of callers without a key.
+#[derive(Debug, Default)]
+struct UnknownCallers(Mutex<(Option<Instant>, u32)>);
+
+impl UnknownCallers {
+    /// Returns `true` if another line may be written in this second.
+    fn admit(&self) -> bool {
+        let mut state = self.0.lock();
+        let (since, lines) = &mut *state;
+        if since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
+            (*since, *lines) = (Some(Instant::now()), 0);
+        }
+        *lines += 1;
+        *lines <= UNKNOWN_MAX
     }
 }
 
@@ -324,21 +429,34 @@ const fn is_administrative(rule: Rule) -> bool {
 }
 
 /// Writes entries to the store until the server ends.
-async fn keep(mut queue: mpsc::Receiver<AuditEntry>, store: Arc<dyn Store>) {
-    let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, ENTRIES_MAX).await > 0 {
-        tokio::time::sleep(GATHER).await;
-        while let Ok(entry) = queue.try_recv() {
-            waiting.push(entry);
+async fn keep(mut queue: mpsc::Receiver<StoreMessage>, store: Arc<dyn Store>) {
+    let (mut entries, mut flushed) = (Vec::new(), Vec::new());
+    while let Some(first) = queue.recv().await {
+        if matches!(first, StoreMessage::Entry(_)) {
+            tokio::time::sleep(GATHER).await;
+        }
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                StoreMessage::Entry(entry) => entries.push(entry),
+                StoreMessage::Flush(reply) => flushed.push(reply),
+            }
+            next = queue.try_recv().ok();
         }
         let mut is_logged = false;
-        while let Err(error) = store.append_audit(waiting.clone()).await {
+        while !entries.is_empty()
+            && let Err(error) = store.append_audit(entries.clone()).await
+        {
             if !std::mem::replace(&mut is_logged, true) {
                 tracing::warn!(%error, "audit entries not in the store yet; they are tried again");
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }
-        waiting.clear();
+        entries.clear();
+        for reply in flushed.drain(..) {
+            // No one waits any more if the server has ended.
+            let _unheard: Result<(), ()> = reply.send(());
+        }
     }
 }
 

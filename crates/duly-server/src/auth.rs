@@ -40,36 +40,20 @@ use http::{
 };
 use parking_lot::RwLock;
 
-use self::tokens::Tokens;
+use self::{proof::Proof, tokens::Tokens};
 use crate::{call, problem::Problem, telemetry};
 
 mod follow;
+mod proof;
 pub(crate) mod rules;
 pub(crate) mod tokens;
 
 pub(crate) use follow::follow;
+pub(crate) use proof::{Identity, Peer, PeerCertificate};
 pub(crate) use rules::Rule;
 
 /// Begins the value of the header with a key.
 const SCHEME: &str = "bearer ";
-
-/// The other end of a connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// The address of the caller; a Unix socket has none.
-    pub(crate) address: Option<IpAddr>,
-    /// The certificate that the caller has proved to hold.
-    pub(crate) certificate: Option<Arc<PeerCertificate>>,
-}
-
-/// The certificate of a caller.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PeerCertificate {
-    /// Its URIs, and then its DNS names.
-    pub(crate) subjects: Arc<[Subject]>,
-    /// The end of its validity.
-    pub(crate) ends_at: Timestamp,
-}
 
 /// Means by which callers may prove who they are.
 #[derive(Debug, Clone)]
@@ -130,15 +114,6 @@ pub(crate) struct Holder {
     key: Arc<ApiKey>,
     proof: Proof,
     peer: Peer,
-}
-
-/// A caller's proof of who it is.
-#[derive(Debug)]
-enum Proof {
-    /// A key with its secret.
-    Key(PresentedKey),
-    /// Subjects of a verified certificate or token, until a time.
-    Subjects(Arc<[Subject]>, Timestamp),
 }
 
 impl Auth {
@@ -217,20 +192,20 @@ impl Auth {
         self.0.guards_admin && self.is_required()
     }
 
-    /// Admits a call of an operation with this rule. Returns the id of the caller's key too, also if the
-    /// call is denied.
+    /// Admits a call of an operation with this rule. Returns the identity of the caller too, also if the call
+    /// is denied.
     pub(crate) fn admit(
         &self,
         rule: Rule,
         headers: &HeaderMap,
         peer: Peer,
         now: Timestamp,
-    ) -> (Option<KeyId>, Result<Caller, Problem>) {
+    ) -> (Option<Identity>, Result<Caller, Problem>) {
         if !self.is_required() {
             return (None, Ok(Caller::Anyone));
         }
         let caller = self.authenticate(headers, peer, now);
-        let key = caller.as_ref().ok().and_then(Caller::key).map(|key| key.id.clone());
+        let identity = caller.as_ref().ok().and_then(Caller::identity);
         let admitted = match (rule, caller) {
             (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
             (Rule::AnyKey, caller) => caller,
@@ -241,7 +216,7 @@ impl Auth {
                 Action::ALL.into_iter().try_for_each(|action| caller.check(action)).map(|()| caller)
             }),
         };
-        (key, admitted)
+        (identity, admitted)
     }
 
     fn authenticate(
@@ -255,7 +230,21 @@ impl Auth {
             let key = self.find(&proof, &peer, now)?;
             Some(Holder { auth: self.clone(), key, proof, peer })
         });
-        found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(unauthenticated)
+        found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(|| self.unauthenticated())
+    }
+
+    /// Returns the answer to a caller without a valid key. It is the same for every reason.
+    fn unauthenticated(&self) -> Problem {
+        let modes = &self.0.modes;
+        let key = "a key in the header 'authorization: Bearer duly_…' (commands: --key-file, or \
+                   DULY_API_KEY_FILE)";
+        let token = "a signed token in the header 'authorization: Bearer …' (commands: --key-file)";
+        let certificate = "a certificate with a key of its subject (commands: --cert-file)";
+        let means =
+            [(modes.keys, key), (modes.tokens.is_some(), token), (modes.certificates, certificate)];
+        let means: Vec<_> =
+            means.into_iter().filter(|(is_on, _)| *is_on).map(|(_, it)| it).collect();
+        unauthenticated_by(&means)
     }
 
     /// Returns the proof that a caller sends: in a header, or else by the certificate of its connection.
@@ -265,7 +254,7 @@ impl Auth {
         let (value, other) = (values.next(), values.next());
         let Some(value) = value else {
             let certificate = peer.certificate.as_ref().filter(|_| modes.certificates)?;
-            return Some(Proof::Subjects(Arc::clone(&certificate.subjects), certificate.ends_at));
+            return Some(Proof::Certificate(Arc::clone(certificate)));
         };
         let text = value.to_str().ok().filter(|_| other.is_none())?;
         let (scheme, text) = text.split_at_checked(SCHEME.len())?;
@@ -276,8 +265,7 @@ impl Auth {
         if let Ok(presented) = text.parse::<PresentedKey>() {
             return Some(Proof::Key(presented));
         }
-        let verified = modes.tokens.as_ref()?.verify(text, now)?;
-        Some(Proof::Subjects(verified.subjects, verified.ends_at))
+        modes.tokens.as_ref()?.verify(text, now).map(Proof::Token)
     }
 
     /// Checks that the keys in use are not out of date.
@@ -303,9 +291,14 @@ impl Auth {
         let is_confirmed = table.records.restore != RestoreState::Unconfirmed;
         let is_usable = |key: &&Arc<ApiKey>| is_confirmed && self.is_recent(key);
         let key = match proof {
-            Proof::Subjects(subjects, ends_at) => {
+            Proof::Certificate(_) | Proof::Token(_) => {
+                let (subjects, ends_at) = proof.subjects()?;
+                let is_current = match (proof, self.tokens()) {
+                    (Proof::Token(verified), Some(tokens)) => tokens.is_current(verified),
+                    _ => true,
+                };
                 let found = subjects.iter().find_map(|subject| table.subjects.get(subject));
-                let found = found.filter(|_| now < *ends_at).filter(is_usable);
+                let found = found.filter(|_| is_current && now < ends_at).filter(is_usable);
                 return found.filter(|key| key.admits_subject(peer.address, now)).map(Arc::clone);
             }
             Proof::Key(presented) => match &self.0.root {
@@ -314,7 +307,7 @@ impl Auth {
                         |key: &&ApiKey| key.is_admin() && key.is_valid(now) && self.is_recent(key);
                     let is_replaced =
                         is_confirmed && table.records.keys.values().any(|it| is_admin(&it));
-                    Some(root).filter(|_| !is_replaced)
+                    Some(root).filter(|_| !is_replaced && self.0.modes.keys)
                 }
                 _ => table.keys.get(&presented.id).filter(is_usable).filter(|_| self.0.modes.keys),
             }
@@ -406,10 +399,11 @@ impl Caller {
         };
         holder.auth.expect_current()?;
         let found = holder.auth.find(&holder.proof, &holder.peer, now);
+        // A key with fewer rights, or an earlier end, must not go on with the old ones.
         let is_same = found.is_some_and(|key| {
-            holder.key.actions.is_within(key.actions) && key.namespaces == holder.key.namespaces
+            holder.key.is_within(&key) && key.namespaces == holder.key.namespaces
         });
-        if is_same { Ok(()) } else { Err(unauthenticated()) }
+        if is_same { Ok(()) } else { Err(holder.auth.unauthenticated()) }
     }
 
     /// Returns the address of the caller, if it has a key.
@@ -418,6 +412,14 @@ impl Caller {
             Self::Anyone | Self::Unidentified => None,
             Self::Holder(holder) => holder.peer.address,
         }
+    }
+
+    /// Returns the identity of the caller, if it has a key.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        let Self::Holder(holder) = self else { return None };
+        let subjects = holder.proof.subjects().map(|(subjects, _)| subjects);
+        let subject = subjects.and_then(|subjects| subjects.first().cloned());
+        Some(Identity { key: holder.key.id.clone(), subject })
     }
 
     /// Returns the key of the caller.
@@ -437,12 +439,24 @@ impl Caller {
     }
 }
 
-/// Returns the answer to a caller without a valid key. It is the same for every reason.
+/// Returns the answer to a caller without a valid key, on a path where keys are not looked at.
 fn unauthenticated() -> Problem {
-    let allowed = "\"Bearer \" and a valid key";
-    let detail = "this server admits callers with a valid key only: send the header \
-                  'authorization: Bearer duly_…' (commands: --key-file, or DULY_API_KEY_FILE)";
-    Problem::new(Code::Unauthenticated, detail).at("authorization", None, allowed)
+    unauthenticated_by(&[
+        "a key in the header 'authorization: Bearer duly_…' (commands: --key-file)",
+    ])
+}
+
+/// Returns the answer to a caller who has not proved by one of these means to hold a valid key.
+fn unauthenticated_by(means: &[&str]) -> Problem {
+    let detail = format!(
+        "this server admits callers who prove to hold a valid key only; send {}",
+        means.join(", or ")
+    );
+    Problem::new(Code::Unauthenticated, detail).at(
+        "authorization",
+        None,
+        "\"Bearer \" and a valid key",
+    )
 }
 
 /// Adds the header that a response with status 401 must have.

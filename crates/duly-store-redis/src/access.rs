@@ -14,49 +14,27 @@
 //!    were seen. While too few shards reply to know what most have, nothing is decided.
 //! 6. From the first key on, markers have another format: builds that know no keys refuse the database.
 
+mod state;
+
 use std::{collections::BTreeMap, sync::Arc};
 
-use duly_core::{
-    Millis, Timestamp,
-    access::{ApiKey, KeyId},
-    shard::ShardId,
-};
+use duly_core::{Millis, Timestamp, shard::ShardId};
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Result};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 
+pub(crate) use self::state::AccessState;
+use self::state::{Records, Snapshot, WriteMode, record};
 use crate::{
     change::{TRIES, at_once, digits},
     deployment::Deployment,
-    error::{before_change, damaged, in_doubt, unavailable},
+    error::{before_change, in_doubt, unavailable},
     marker::KEYS_FORMAT,
-    reply::Reply,
     script::Script,
 };
 
 /// Shard that orders the changes.
 const COORDINATOR: ShardId = ShardId(0);
-/// Begins the id of a key's record.
-const KEY: &str = "key:";
-/// Bits of a tag.
-const TAG_BITS: u32 = 24;
-
-/// The state of the keys in a shard.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct AccessState {
-    /// Version of the keys; 0 if there never was a key.
-    version: u64,
-    /// Random number of the change that made the version.
-    tag: u32,
-}
-
-/// The keys in a state.
-#[derive(Debug, Clone, Default)]
-struct Snapshot {
-    state: AccessState,
-    records: AccessRecords,
-}
-
 /// What this node knows of the keys.
 #[derive(Debug, Default)]
 pub(crate) struct KnownAccess {
@@ -66,18 +44,6 @@ pub(crate) struct KnownAccess {
     read: Mutex<Arc<Snapshot>>,
 }
 
-/// Records by their ids, as scripts take and return them: an empty record is removed.
-type Records = Vec<(String, Vec<u8>)>;
-
-/// The way in which a script writes records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteMode {
-    /// Writes these records.
-    Changes,
-    /// Replaces all records by these.
-    All,
-}
-
 /// The result of giving a change to a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
@@ -85,71 +51,6 @@ enum Taken {
     Has,
     /// The shard has a newer change, which may be based on this one or not.
     Newer,
-}
-
-impl AccessState {
-    /// Parses the text of a marker; it is empty if there never was a key.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        if text.is_empty() {
-            return Some(Self::default());
-        }
-        let (version, tag) = text.split_once(':')?;
-        let tag = u32::from_str_radix(tag, 16).ok().filter(|tag| *tag >> TAG_BITS == 0)?;
-        Some(Self { version: version.parse().ok()?, tag })
-    }
-
-    /// Parses the next text of a reply.
-    pub(crate) fn from_reply(reply: &mut Reply) -> Result<Self> {
-        Self::parse(&reply.text()?).ok_or_else(|| damaged("the state of keys"))
-    }
-
-    fn to_text(self) -> String {
-        if self.version == 0 { String::new() } else { format!("{}:{:06x}", self.version, self.tag) }
-    }
-
-    /// Returns another state, of this version.
-    fn new(version: u64) -> Self {
-        Self { version, tag: rand::random::<u32>() >> (u32::BITS - TAG_BITS) }
-    }
-
-    /// Returns the version of the records: that of the state, and its tag in the lowest bits.
-    fn records_version(self) -> u64 {
-        self.version << TAG_BITS | u64::from(self.tag)
-    }
-}
-
-impl Snapshot {
-    /// Returns the snapshot with the records that have changed since, or with all records.
-    fn with(&self, state: AccessState, mode: WriteMode, changed: Records) -> Result<Self> {
-        let mut records = match mode {
-            WriteMode::All => AccessRecords::default(),
-            WriteMode::Changes => self.records.clone(),
-        };
-        for (id, record) in changed {
-            let id = id.strip_prefix(KEY).and_then(|id| KeyId::new(id).ok());
-            let id = id.ok_or_else(|| damaged("the id of a key"))?;
-            if record.is_empty() {
-                records.keys.remove(&id);
-                continue;
-            }
-            let key: ApiKey = serde_json::from_slice(&record)
-                .map_err(|error| damaged(format!("key {id}: {error}")))?;
-            records.keys.insert(id, key);
-        }
-        records.version = state.records_version();
-        Ok(Self { state, records })
-    }
-
-    /// Returns all records.
-    fn all(&self) -> Records {
-        self.records.keys.iter().map(|(id, key)| record(id, Some(key))).collect()
-    }
-}
-
-/// Returns the record of a key; `None` removes it.
-fn record(id: &KeyId, key: Option<&ApiKey>) -> (String, Vec<u8>) {
-    let record = key.map(|key| serde_json::to_vec(key).expect("keys are JSON"));
-    (format!("{KEY}{id}"), record.unwrap_or_default())
 }
 
 impl KnownAccess {

@@ -23,12 +23,14 @@ use crate::{
         import, key, list, metrics, namespace, pull, receive, reschedule, resume, schedule, serve,
         store, top,
     },
-    context::select,
+    context::{self as selected, select},
     failure::Failure,
     http::{Call, Http},
     output::{Format, Printer},
 };
 
+/// The variable in which a shell asks for completions.
+pub(crate) const COMPLETE: &str = "DULY_COMPLETE";
 /// Longest wait for the server while a shell completes a name.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest interval of `--watch`.
@@ -104,7 +106,7 @@ impl ConnectionOptions {
         let reads_variables = selected.is_none();
         let (server, key_file, cert_file, ca_file) = match selected {
             Some(context) => (
-                args::server::of_context(context.server.as_deref())?,
+                args::server::of_context(&context.server)?,
                 self.key_file.clone().or(context.key_file),
                 self.cert_file.clone().or(context.cert_file),
                 self.ca_file.clone().or(context.ca_file),
@@ -316,9 +318,10 @@ pub(crate) fn asks_for_json(arguments: impl IntoIterator<Item = OsString>) -> bo
 /// Returns the names of the namespaces of the selected server, for completions; none if it does not reply at
 /// once.
 pub(crate) fn completed_namespaces() -> Vec<CompletionCandidate> {
+    let (context, server) = selected::named_on_the_command_line();
     let connection = ConnectionOptions {
-        server: None,
-        context: None,
+        server: server.map(args::values::Unchecked),
+        context,
         ca_file: None,
         key_file: None,
         cert_file: None,

@@ -24,24 +24,23 @@ const NAMED: &str = "DULY_CONTEXT";
 /// The text that stands for the namespace of the context.
 pub(crate) const DEFAULT_NAMESPACE: &str = ".";
 
-/// All contexts.
+/// The contexts of a user, and the one that is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Contexts {
     /// The name of the one that is used by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// By name.
+    /// The contexts by name.
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// A context.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// A server with its credentials and default namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Context {
     /// The address of the server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) server: Option<String>,
+    pub(crate) server: String,
     /// A file with the key to send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_file: Option<PathBuf>,
@@ -65,7 +64,11 @@ impl Contexts {
             Failure::usage(format_args!("the file of contexts {path}: {reason}"))
         };
         match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map_err(|error| unusable(&error)),
+            // The text of the error would show the line, which may hold a key by mistake.
+            Ok(text) => toml::from_str(&text).map_err(|error| {
+                let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+                unusable(&format_args!("line {line}: {}", error.message()))
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(unusable(&error)),
         }
@@ -104,7 +107,7 @@ pub(crate) fn select(named: Option<&str>, has_server: bool) -> Result<Option<Con
     let of_variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let named = match named {
         Some(name) => Some(name.to_owned()),
-        None if has_server || env::var_os("DULY_SERVER").is_some() => return Ok(None),
+        None if has_server || of_variable("DULY_SERVER").is_some() => return Ok(None),
         None => of_variable(NAMED),
     };
     let contexts = Contexts::read()?;
@@ -114,23 +117,30 @@ pub(crate) fn select(named: Option<&str>, has_server: bool) -> Result<Option<Con
 
 /// Returns the namespace of the context that the command line of this process names.
 pub(crate) fn namespace() -> Result<NamespaceName, String> {
-    let mut arguments = env::args().skip(1);
-    let (mut named, mut has_server) = (None, false);
-    while let Some(argument) = arguments.next() {
-        if argument == "--context" {
-            named = arguments.next();
-        } else if let Some(name) = argument.strip_prefix("--context=") {
-            named = Some(name.to_owned());
-        }
-        has_server |= argument == "--server" || argument.starts_with("--server=");
-    }
-    let context = select(named.as_deref(), has_server).map_err(|failure| failure.to_string())?;
+    let (named, server) = named_on_the_command_line();
+    let context =
+        select(named.as_deref(), server.is_some()).map_err(|failure| failure.to_string())?;
     let name = context.and_then(|context| context.namespace).ok_or_else(|| {
-        "it stands for the namespace of the context, and there is none: name a namespace, or set one \
-         with `duly context put NAME --namespace NAMESPACE`"
+        "it stands for the namespace of the context, and no context with one is used (with --server or \
+         DULY_SERVER none is): name a namespace, or set one with `duly context put NAME --server URL --namespace \
+         NAMESPACE`"
             .to_owned()
     })?;
     NamespaceName::new(&name).map_err(|invalid| format!("it must be {}", invalid.allowed))
+}
+
+/// Returns the values of `--context` and `--server` of the command line of this process, before it is parsed.
+pub(crate) fn named_on_the_command_line() -> (Option<String>, Option<String>) {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let value = |name: &str| {
+        let place =
+            arguments.iter().position(|it| it == name || it.starts_with(&format!("{name}=")))?;
+        match arguments[place].split_once('=') {
+            Some((_, value)) => Some(value.to_owned()),
+            None => arguments.get(place + 1).cloned(),
+        }
+    };
+    (value("--context"), value("--server"))
 }
 
 /// Returns the path of the file.

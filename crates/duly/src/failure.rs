@@ -67,6 +67,11 @@ impl Failure {
         Self::Usage(message.to_string())
     }
 
+    /// Returns `true` if the same command fails again: its command line is invalid, or no one reads the output.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(self, Self::Usage(_) | Self::OutputClosed)
+    }
+
     /// Prints the message, as text or as JSON, and returns the exit code.
     pub(crate) fn report(self, format: Format) -> ExitCode {
         match self {

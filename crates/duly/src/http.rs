@@ -7,7 +7,7 @@
 mod failed_call;
 mod lines;
 
-pub(crate) use self::failed_call::{Hint, sentence};
+pub(crate) use self::failed_call::{Hint, sentence, shown};
 
 use std::{collections::HashMap, fmt::Display, fs, path::Path, time::Duration};
 
@@ -112,7 +112,14 @@ impl Http {
         }
         let http = builder
             .build()
-            .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
+            .map_err(|error| match cert_file {
+                Some(path) => Failure::usage(format_args!(
+                    "--cert-file (or DULY_CERT_FILE) {}: its private key does not belong to its certificate, \
+                     or one of them cannot be used",
+                    path.display()
+                )),
+                None => Failure::new(format_args!("cannot start the HTTP client: {error}")),
+            })?;
         Ok(Self { http, server, base })
     }
 

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
     // This fails only if a provider is already installed, which works as well.
     rustls::crypto::ring::default_provider().install_default().ok();
-    CompleteEnv::with_factory(cli::shown).complete();
+    CompleteEnv::with_factory(cli::shown).var(cli::COMPLETE).complete();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && cli::asks_for_json(env::args_os()) => {
@@ -72,19 +72,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Repeats a command until the process is ended. A failure is shown, and the command repeated all the same: a
-/// server may restart.
+/// Repeats a command until the process or the reader of its output ends. A failed call is shown, and the command
+/// repeated all the same: a server may restart.
 fn watch(mut cli: Cli, interval: Duration) -> ExitCode {
     loop {
         let format = cli.format();
         if format == Format::Table && io::stdout().is_terminal() {
             print!("\x1b[2J\x1b[H");
         }
-        let code = ended(cli.run(), format);
+        match cli.run() {
+            Ok(()) => {}
+            Err(failure) if failure.is_final() => return failure.report(format),
+            Err(failure) => drop(failure.report(format)),
+        }
         thread::sleep(interval);
         cli = match Cli::read() {
             Ok(cli) => cli,
-            Err(_) => return code,
+            Err(error) => error.exit(),
         };
     }
 }

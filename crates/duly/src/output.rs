@@ -62,6 +62,11 @@ impl Printer {
         Self { format, is_quiet: false, screen: OutputStream::stdout() }
     }
 
+    /// Returns the printer without `--quiet`, for a result that cannot be had again.
+    pub(crate) const fn aloud(self) -> Self {
+        Self { is_quiet: false, ..self }
+    }
+
     /// Returns `true` if programs read the output.
     pub(crate) fn is_json(self) -> bool {
         self.format != Format::Table

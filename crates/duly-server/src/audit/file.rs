@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -31,8 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 pub(super) struct AuditFile {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines; `None` if it is no regular file.
-    bytes: Option<u64>,
+    /// `true`: a regular file, which is renamed at its size.
+    is_rotated: bool,
     bytes_max: u64,
     files_max: usize,
     is_writable: Arc<AtomicBool>,
@@ -47,9 +47,11 @@ impl AuditFile {
         files_max: usize,
         is_writable: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let (file, bytes) = open(&path)?;
+        let file = open(&path)?;
+        let is_rotated =
+            file.metadata()?.is_file() && !path.starts_with("/dev") && !path.starts_with("/proc");
         let looked_at = Instant::now();
-        Ok(Self { path, file, bytes, bytes_max, files_max, is_writable, looked_at })
+        Ok(Self { path, file, is_rotated, bytes_max, files_max, is_writable, looked_at })
     }
 
     /// Writes lines until the server ends.
@@ -79,8 +81,8 @@ impl AuditFile {
                 }
                 sleep(RETRY_AFTER);
                 // The file may have been moved, or its disk replaced.
-                if let Ok((file, bytes)) = open(&self.path) {
-                    (self.file, self.bytes) = (file, bytes);
+                if let Ok(file) = open(&self.path) {
+                    self.file = file;
                 }
             }
             if !self.is_writable.swap(true, Ordering::AcqRel) {
@@ -98,23 +100,40 @@ impl AuditFile {
         if text.is_empty() {
             return Ok(());
         }
-        if self.bytes.is_some_and(|bytes| bytes > 0 && bytes + text.len() as u64 > self.bytes_max) {
-            self.rotate()?;
-        } else if self.looked_at.elapsed() >= LOOK_EVERY {
+        if self.looked_at.elapsed() >= LOOK_EVERY {
             self.looked_at = Instant::now();
-            if self.bytes.is_some() && !self.path.exists() {
-                (self.file, self.bytes) = open(&self.path)?;
+            if self.is_rotated && !self.is_at_its_path()? {
+                // Another program has moved it, and may have created the next one.
+                self.file = open(&self.path)?;
+            }
+        }
+        let mut bytes = self.file.metadata()?.len();
+        if self.is_rotated && bytes > 0 && bytes + text.len() as u64 > self.bytes_max {
+            match self.rotate() {
+                Ok(()) => bytes = 0,
+                Err(error) => tracing::warn!(
+                    file = %self.path.display(),
+                    %error,
+                    "audit log not renamed at its size; lines are appended to it"
+                ),
             }
         }
         let written = self.file.write_all(text);
-        if let Some(bytes) = &mut self.bytes {
-            match written {
-                Ok(()) => *bytes += text.len() as u64,
-                // A part of a line may be there.
-                Err(_) => self.file.set_len(*bytes)?,
-            }
+        if written.is_err() && self.is_rotated {
+            // A part of a line may be there.
+            self.file.set_len(bytes)?;
         }
         written
+    }
+
+    /// Returns `true` if the open file is the one at its path.
+    fn is_at_its_path(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Renames the file and those before it, and begins a new one.
@@ -130,17 +149,14 @@ impl AuditFile {
         if self.files_max == 1 {
             self.file.set_len(0)?;
         }
-        (self.file, self.bytes) = open(&self.path)?;
+        self.file = open(&self.path)?;
         Ok(())
     }
 }
 
-/// Opens a file to append to it. Returns its bytes; `None` if it is no regular file.
-fn open(path: &Path) -> io::Result<(File, Option<u64>)> {
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    let metadata = file.metadata()?;
-    let bytes = metadata.is_file().then_some(metadata.len());
-    Ok((file, bytes))
+/// Opens a file to append to it. It is created for its owner alone.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
 /// Returns the name of an earlier file.
@@ -172,13 +188,34 @@ mod tests {
         assert_eq!(read(&numbered(&path, 1)), "line 3 of 15\n");
         assert_eq!(read(&numbered(&path, 2)), "line 2 of 15\n");
         assert!(!numbered(&path, 3).exists());
-        // A program that rotates logs has moved the file.
-        fs::rename(&path, directory.path().join("moved")).unwrap();
-        log.looked_at -= LOOK_EVERY;
-        log.write(b"next\n").unwrap();
-        assert_eq!(read(&path), "next\n");
+        // A program that rotates logs moves the file, and may create the next one.
+        for creates in [false, true] {
+            fs::rename(&path, directory.path().join("moved")).unwrap();
+            if creates {
+                fs::write(&path, "").unwrap();
+            }
+            log.looked_at -= LOOK_EVERY;
+            log.write(b"next\n").unwrap();
+            assert_eq!(read(&path), "next\n", "{creates}");
+            fs::remove_file(&path).unwrap();
+            log.looked_at -= LOOK_EVERY;
+            log.write(b"next\n").unwrap();
+        }
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_grows() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit");
+        let mut log = file(&path, 2);
+        // A directory with the name of the earlier file, which is not empty.
+        fs::create_dir_all(numbered(&path, 1).join("x")).unwrap();
+        for number in 0..3 {
+            log.write(format!("line {number} of 15\n").as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::{fs, path::Path, time::Instant};
 
 use duly_core::access::{Actions, PresentedKey, Role};
+use duly_store::{AccessChange, ChangeOrigin};
 use serde_json::Value;
 
 use super::*;
@@ -179,4 +180,57 @@ async fn a_required_log_that_cannot_be_written_refuses_changes() {
         let (status, _) = call_http(app, ("GET", "/v1/namespaces/first"), Some(&admin), "").await;
         assert_eq!(status, 200, "reads get no line");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_caller_goes_away_has_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit");
+    let server = server(options(Some(&file), AuditLevel::Changes)).await;
+    let (app, admin) = (&server.app, presented(1));
+    let lease = ("POST", "/v1/namespaces/a/lease");
+    let call = call_http(app, lease, Some(&admin), r#"{"wait":"30s"}"#);
+    tokio::time::timeout(Duration::from_millis(300), call).await.unwrap_err();
+    let shown: Vec<_> = lines(app, &file).await.iter().map(shown).collect();
+    assert_eq!(shown, ["key POST /v1/namespaces/{namespace}/lease consume a failed null 499"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_without_a_key_do_not_push_lines_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit");
+    let server = server(options(Some(&file), AuditLevel::Changes)).await;
+    let method = "X".repeat(2_000);
+    for _ in 0..500 {
+        let (status, _) = call_http(&server.app, (&method, "/v1/keys"), None, "").await;
+        assert_eq!(status, 401);
+    }
+    let lines = lines(&server.app, &file).await;
+    // The calls may take some seconds, each with lines of its own.
+    assert!(lines.len() < 500, "{}", lines.len());
+    assert_eq!(lines[0]["operation"], "OTHER /v1/keys");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_keys_name_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit");
+    let server = server(options(Some(&file), AuditLevel::Changes)).await;
+    let (app, admin) = (&server.app, presented(1));
+    for key in app.auth.records().keys.values() {
+        let seen = app.store.read_access(u64::MAX).await.unwrap().unwrap().version;
+        let put = AccessChange::Put(Box::new(key.clone()));
+        app.store.change_access(seen, put, ChangeOrigin::Offline).await.unwrap().unwrap();
+    }
+    let create = r#"{"name":"x","actions":["read"],"namespaces":["a"],"subject":"jwt:sub:x"}"#;
+    let (status, new) = call_http(app, ("POST", "/v1/keys"), Some(&admin), create).await;
+    assert_eq!((status.as_u16(), &new["secret"]), (201, &Value::Null), "{new}");
+    let lines = lines(app, &file).await;
+    assert_eq!(lines[0]["target"], new["key"]["id"]);
+    // Only an administrator may create such a key: it would take the place of others of the same caller.
+    let narrow = key(4, Actions::all(), &["a"]);
+    let newer = records_above([key(1, Actions::all(), &["*"]), narrow], app);
+    app.auth.use_records(newer);
+    let (status, body) = call_http(app, ("POST", "/v1/keys"), Some(&presented(4)), create).await;
+    assert_eq!(status, 403, "{body}");
 }

@@ -35,9 +35,9 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of a set of keys.
 const KEYS_BYTES_MAX: usize = 1024 * 1024;
 /// Tokens that are remembered; all are forgotten at once when they are too many.
-const VERIFIED_MAX: usize = 10_000;
+const VERIFIED_MAX: usize = 5_000;
 /// Groups of a token that are looked at.
-const GROUPS_MAX: usize = 1_000;
+const GROUPS_MAX: usize = 200;
 /// Difference of clocks that is tolerated.
 const LEEWAY: Duration = Duration::from_secs(30);
 /// Shortest time between two reads because of unknown keys.
@@ -88,6 +88,8 @@ pub(crate) struct Verified {
     pub(crate) subjects: Arc<[Subject]>,
     /// From this time on the token is not good any more.
     pub(crate) ends_at: Timestamp,
+    /// The issuer's keys that verified it.
+    keys: Arc<JwkSet>,
 }
 
 /// Claims that are looked at.
@@ -129,10 +131,21 @@ impl Tokens {
         let verified = self.verify_anew(token, now)?;
         let mut all = self.verified.lock();
         if all.len() >= VERIFIED_MAX {
+            all.retain(|_, known| now < known.ends_at);
+        }
+        if all.len() >= VERIFIED_MAX {
             all.clear();
         }
-        all.insert(hash, verified.clone());
+        // The issuer's keys may have changed meanwhile.
+        if self.is_current(&verified) {
+            all.insert(hash, verified.clone());
+        }
         Some(verified)
+    }
+
+    /// Returns `true` if the issuer's keys that verified a token are still in use.
+    pub(crate) fn is_current(&self, verified: &Verified) -> bool {
+        Arc::ptr_eq(&verified.keys, &self.keys.read())
     }
 
     fn verify_anew(&self, token: &str, now: Timestamp) -> Option<Verified> {
@@ -173,7 +186,7 @@ impl Tokens {
         let groups = groups.map(|group| format!("jwt:group:{group}"));
         let subjects = subject.into_iter().chain(groups);
         let subjects = subjects.filter_map(|subject| Subject::new(&subject).ok()).collect();
-        Some(Verified { subjects, ends_at })
+        Some(Verified { subjects, ends_at, keys })
     }
 
     /// Keeps the issuer's keys current, until it is aborted.

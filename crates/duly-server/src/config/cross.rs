@@ -45,9 +45,13 @@ pub(super) fn check(config: &mut Config, layers: &mut Layers) {
     }
     let mut conflicts = Conflicts { config, layers };
     check_addresses(config, &mut conflicts);
-    if let Some(path) = config.auth.root_key_file.as_ref().filter(|_| config.auth.mode.is_empty()) {
+    if let Some(path) =
+        config.auth.root_key_file.as_ref().filter(|_| !config.auth.mode.contains(&AuthMode::Keys))
+    {
         let keys = [key!(auth.root_key_file), key!(auth.mode)];
-        conflicts.note_alone(keys, [&shown(&path.0.as_str().into()), "left out"]);
+        let seen = shown(&path.0.as_str().into());
+        let allowed = format!("left out, or set together with \"keys\" in {}", key!(auth.mode));
+        conflicts.note(keys, seen, allowed);
     }
     check_modes(config, &mut conflicts);
     check_bounds(config, &mut conflicts);

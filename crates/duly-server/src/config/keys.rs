@@ -176,7 +176,11 @@ impl Key {
         };
         match (self.form, written) {
             (ValueForm::Text, Value::String(text)) if *text == self.absent => Value::Null,
-            (ValueForm::Bytes, Value::String(text)) if text.trim() == self.absent => Value::Null,
+            (ValueForm::Bytes | ValueForm::Integer, Value::String(text))
+                if text.trim() == self.absent =>
+            {
+                Value::Null
+            }
             (ValueForm::Boolean, Value::String(text)) => {
                 text.trim().parse::<bool>().map_or_else(|_| written.clone(), Value::from)
             }

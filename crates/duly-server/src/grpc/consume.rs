@@ -103,7 +103,7 @@ impl Consumers {
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
         let reservation = app.budget().empty_reservation();
-        let caller = call::caller();
+        let scope = call::Scope::current();
         let session = async move {
             let error_sender = sender.clone();
             tokio::select! {
@@ -117,7 +117,7 @@ impl Consumers {
             }
             drop(slot);
         };
-        tokio::spawn(async move { caller.scope(session).await });
+        tokio::spawn(async move { scope.run(session).await });
         let polled_responses = PolledResponses::default();
         let mut response = Response::new(ConsumeResponses {
             receiver,

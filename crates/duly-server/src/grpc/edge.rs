@@ -21,9 +21,9 @@ use super::{
     status::{deadline_exceeded, from_library},
 };
 use crate::{
-    audit::CallFacts,
+    audit::{AuditedCall, CallFacts},
     auth::{Caller, Peer, Rule, rules},
-    call::{self, CallNotes},
+    call::{self, SharedNotes},
     http::{
         App, CallKind, ChangesNothing, Connection, Problem, WriteProgress,
         body::check_content_encoding, budget::Budget,
@@ -49,14 +49,15 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let address = peer.address;
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
-    let (key, admitted) = match app.guard.check(request.uri(), request.headers()) {
+    let (identity, admitted) = match app.guard.check(request.uri(), request.headers()) {
         Ok(()) => app.auth.admit(rule, request.headers(), peer, app.now()),
         Err(problem) => (None, Err(problem)),
     };
-    let audited = app.audit.begin(app.auth.is_required(), || CallFacts {
+    let audited = app.audit.begin(app.auth.is_required(), rule, || CallFacts {
         protocol: "grpc",
         operation: method.map_or(UNMATCHED, |method| method.path.as_str()).to_owned(),
-        rule,
+        is_admitted: admitted.is_ok(),
+        identity,
         is_change: method.is_none_or(|method| method.kind == CallKind::Change),
         address,
         now: app.now(),
@@ -72,7 +73,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             method.kind.check_capacity(&app)?;
             Ok((caller, method, caller_limit(request.headers())?))
         });
-    let mut response = match checked {
+    let response = match checked {
         Ok((caller, method, caller_limit)) => {
             let server = method.limit(&app);
             let budget = match method.kind {
@@ -87,7 +88,8 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
                 request.extensions_mut().insert(changes_nothing.clone());
             }
             let limits = CallTimeLimits { server, caller: caller_limit };
-            let context = (caller, audited.is_some(), &changes_nothing);
+            let notes = audited.as_ref().map(AuditedCall::notes);
+            let context = (caller, notes, &changes_nothing);
             guarded(budget, limits, context, request, next).await
         }
         Err(problem) => refuse(problem),
@@ -96,8 +98,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let route = method.map_or(UNMATCHED, |method| method.path.as_str());
     app.routes().record(route, http_status(status), started.elapsed());
     if let Some(audited) = audited {
-        let notes = response.extensions_mut().remove::<CallNotes>();
-        audited.end(key.as_ref(), notes, http_status(status));
+        audited.end(http_status(status));
     }
     match progress.zip(call_guard) {
         Some((progress, call)) => progress.watch(response, call),
@@ -131,12 +132,12 @@ struct CallTimeLimits {
 async fn guarded(
     budget: &Budget,
     limits: CallTimeLimits,
-    (caller, is_audited, changes_nothing): (Caller, bool, &ChangesNothing),
+    (caller, notes, changes_nothing): (Caller, Option<SharedNotes>, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let handled = AssertUnwindSafe(call::run(caller, is_audited, next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, notes, next.run(request))).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
         Some(least) => match timeout(least, handled).await {

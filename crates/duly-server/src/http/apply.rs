@@ -39,6 +39,7 @@ impl App {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
+        call::note(|notes| notes.items += commands.len() as u64);
         if !commands.iter().any(|command| self.creates(command)) {
             return Ok(self.apply(commands).await?);
         }
@@ -58,7 +59,6 @@ impl App {
 
     async fn apply(&self, commands: Vec<Command>) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
-        call::note(|notes| notes.items += kinds.len() as u64);
         let outcomes = self.sharded().apply(commands).await?;
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
             telemetry::record_operation(kind, outcome);

@@ -108,8 +108,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get))
     });
     let _slot = slots.acquire().await.expect("it is never closed");
-    let caller = call::caller();
-    match tokio::task::spawn_blocking(move || caller.scope_blocking(work)).await {
+    let scope = call::Scope::current();
+    match tokio::task::spawn_blocking(move || scope.run_blocking(work)).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

@@ -16,7 +16,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use duly_core::{Code, access::KeyId, error_code::Retry};
+use duly_core::{Code, error_code::Retry};
 use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
@@ -37,9 +37,9 @@ use super::{
 use duly_api::lease::LEASE_WAIT_MAX;
 
 use crate::{
-    audit::CallFacts,
-    auth::{Caller, Peer, Rule, rules},
-    call::{self, CallNotes},
+    audit::{AuditedCall, CallFacts},
+    auth::{Caller, Identity, Peer, Rule, rules},
+    call::{self, SharedNotes},
     telemetry::UNMATCHED,
 };
 
@@ -64,15 +64,17 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let checked_origin = app.guard.check_request(&request);
     // A preflight request has no key.
     let preflight = preflight.filter(|_| checked_origin.is_ok());
-    let (key, admitted) = match checked_origin {
+    let (identity, admitted) = match checked_origin {
         Ok(()) => admit(&app, route, (kind, peer), &request),
         Err(problem) => (None, Err(problem)),
     };
     let method = request.method().clone();
-    let audited = app.audit.begin(app.auth.is_required(), || CallFacts {
+    let rule = rule_of(&method, route);
+    let audited = app.audit.begin(app.auth.is_required(), rule, || CallFacts {
         protocol: "http",
-        operation: format!("{method} {route}"),
-        rule: rule_of(&method, route),
+        operation: format!("{} {route}", standard(&method)),
+        is_admitted: admitted.is_ok(),
+        identity,
         is_change: CallKind::of(route, &method) == CallKind::Change,
         address,
         now: app.now(),
@@ -106,7 +108,8 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         }
         (Ok(caller), None) => {
             let limit = time_limit(&app, route);
-            let context = (caller, audited.is_some(), &changes_nothing);
+            let notes = audited.as_ref().map(AuditedCall::notes);
+            let context = (caller, notes, &changes_nothing);
             guarded(limit, route, context, request, next).await
         }
         (Err(problem), None) => {
@@ -119,8 +122,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
     if let Some(audited) = audited {
-        let notes = response.extensions_mut().remove::<CallNotes>();
-        audited.end(key.as_ref(), notes, response.status());
+        audited.end(response.status());
     }
     match progress.zip(call_guard) {
         Some((progress, call)) => progress.watch(response, call),
@@ -244,12 +246,26 @@ fn admit(
     route: &str,
     (kind, peer): (ConnectionKind, Peer),
     request: &Request,
-) -> (Option<KeyId>, Result<Caller, Problem>) {
+) -> (Option<Identity>, Result<Caller, Problem>) {
     let is_admin = kind == ConnectionKind::Admin;
     if !app.auth.is_required() || is_admin && !app.auth.guards_admin() {
         return (None, Ok(Caller::Anyone));
     }
     app.auth.admit(rule_of(request.method(), route), request.headers(), peer, app.now())
+}
+
+/// Returns the name of a method; a caller may send any text as one.
+fn standard(method: &Method) -> &str {
+    const KNOWN: [Method; 7] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    if KNOWN.contains(method) { method.as_str() } else { "OTHER" }
 }
 
 /// Returns the right that an operation needs.
@@ -264,12 +280,12 @@ fn rule_of(method: &Method, route: &str) -> Rule {
 async fn guarded(
     limit: Duration,
     route: &str,
-    (caller, is_audited, changes_nothing): (Caller, bool, &ChangesNothing),
+    (caller, notes, changes_nothing): (Caller, Option<SharedNotes>, &ChangesNothing),
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let handled = AssertUnwindSafe(call::run(caller, is_audited, next.run(request))).catch_unwind();
+    let handled = AssertUnwindSafe(call::run(caller, notes, next.run(request))).catch_unwind();
     match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
@@ -339,7 +355,7 @@ mod tests {
             .route("/hangs", routing::get(pending::<()>))
             .layer(middleware::from_fn(move |request, next| async move {
                 let changes_nothing = ChangesNothing::of(kind);
-                guarded(limit, "/", (Caller::Anyone, false, &changes_nothing), request, next).await
+                guarded(limit, "/", (Caller::Anyone, None, &changes_nothing), request, next).await
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

@@ -7,7 +7,7 @@
 //!    RFC 8586). Without this check, a caller could schedule a delivery that makes Duly call its own
 //!    interface.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::extract::Request;
 use duly_core::{Code, headers::LOOP, invalid::shorten};
@@ -70,11 +70,16 @@ impl Guard {
         let hops = lines.into_iter().flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
         let mut address = peer.address;
         for hop in hops {
-            let Ok(hop) = hop.trim().parse::<IpAddr>() else { break };
             if !is_proxy(address) {
                 break;
             }
-            address = Some(hop);
+            // Some proxies add the port. The address of a proxy stands for no caller.
+            let hop = hop.trim();
+            let with_port = || hop.parse::<SocketAddr>().ok().map(|address| address.ip());
+            address = hop.parse::<IpAddr>().ok().or_else(with_port);
+            if address.is_none() {
+                break;
+            }
         }
         Peer { address, ..peer }
     }
@@ -222,7 +227,8 @@ mod tests {
         check(Some("10.0.0.1"), &["10.9.9.9", "198.51.100.7"], Some("198.51.100.7"));
         check(Some("10.0.0.1"), &["x, 198.51.100.7,10.0.0.2"], Some("198.51.100.7"));
         check(Some("10.0.0.1"), &["2001:db8::7, fd00::1"], Some("2001:db8::7"));
-        check(Some("10.0.0.1"), &["198.51.100.7, unknown"], Some("10.0.0.1"));
+        check(Some("10.0.0.1"), &["198.51.100.7:5678"], Some("198.51.100.7"));
+        check(Some("10.0.0.1"), &["198.51.100.7, unknown"], None);
     }
 
     fn check(host: Option<&str>, origin: Option<&str>) -> Result<(), Code> {

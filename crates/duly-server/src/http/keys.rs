@@ -63,6 +63,11 @@ pub(crate) async fn create_key(State(app): State<App>, body: JsonBody) -> Handle
     let created_by = caller.key().map_or_else(String::new, |key| key.id.to_string());
     let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
     let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
+    if subject.is_some() && !call::caller().key().is_some_and(ApiKey::is_admin) {
+        // It would take the place of the keys of the groups, or of other names, of the same caller.
+        let detail = "only an administrator of all namespaces may create a key with a subject";
+        return Err(Problem::new(Code::PermissionDenied, detail));
+    }
     let key = ApiKey {
         networks: check_networks(&request.networks.unwrap_or_default())?,
         not_before: at(request.not_before, "not_before")?,
@@ -265,6 +270,7 @@ impl App {
         id: &KeyId,
         change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<Option<ApiKey>, Problem> {
+        call::note(|notes| notes.target = Some(id.to_string()));
         if !self.auth.is_required() {
             let detail = "this server requires no keys, so it cannot know who may create the first \
                           one: stop it and run `duly key create --admin --data DIR`, or set \

@@ -40,7 +40,7 @@ use super::{
     items::{self, Items, sort_items},
     refusal_texts::SentOperation,
 };
-use crate::call;
+use crate::{audit::StreamStep, call};
 use duly_api::batch::{LastLine, ResultLine, Results};
 
 /// Operations of one step.
@@ -74,9 +74,9 @@ pub(super) async fn respond(
     };
     // Read before the head of the response: a caller that waits for "100 Continue" gets it first.
     lines.read().await;
-    let chunks = stream::unfold((lines, call::caller()), |(mut lines, caller)| async move {
-        let chunk = caller.scope(lines.next()).await?;
-        Some((Ok::<_, Infallible>(chunk), (lines, caller)))
+    let chunks = stream::unfold((lines, call::Scope::current()), |(mut lines, scope)| async move {
+        let chunk = scope.run(lines.next()).await?;
+        Some((Ok::<_, Infallible>(chunk), (lines, scope)))
     });
     Ok(ndjson(Body::from_stream(chunks)))
 }
@@ -256,6 +256,7 @@ impl LineStream {
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
         call::caller().check_still_valid(self.app.now())?;
+        self.app.audit.check_writable()?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
         let values = self.app.budget().reserve(2 * bytes)?;
@@ -276,9 +277,19 @@ impl LineStream {
         };
         drop(values);
         let (operation, action) = self.items.operation();
-        let step = (&self.namespace, outcomes.len());
-        let now = self.app.now();
-        self.app.audit.note_step(&call::caller(), ["http", operation], action, step, now);
+        let notes = call::take_notes();
+        let step = StreamStep {
+            protocol: "http",
+            operation,
+            action,
+            namespace: Some(&self.namespace),
+            items: usize::try_from(notes.items).unwrap_or(usize::MAX),
+            is_denied: notes.is_denied,
+            is_doubtful: refused_whole.is_some() && notes.items > 0,
+        };
+        if step.items > 0 || step.is_denied {
+            self.app.audit.note_step(&step, self.app.now());
+        }
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
         for (line, slot) in numbers.into_iter().zip(slots) {

@@ -136,7 +136,7 @@ async fn p10_ended_timers_of_other_shards_free_quota() {
     let (_server, store) = store(at_most(20)).await;
     for i in 0..20 {
         let mut timer = Schedule::new(id(&format!("t{i}")), When::After(Millis::ZERO));
-        timer.spec.expire_after = Some(Millis::from_secs(1));
+        timer.spec.expire_after = Some(Millis::from_secs(3));
         let schedule = Box::new(timer);
         let operation = Operation::Schedule { schedule, if_exists: IfExists::Keep };
         let outcome = apply(&store, operation).await;
@@ -144,7 +144,7 @@ async fn p10_ended_timers_of_other_shards_free_quota() {
     }
     assert_eq!(made(&store, "early").await, Err(Limit::MaxPending));
     // No claim has swept them.
-    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    tokio::time::sleep(Duration::from_millis(3_200)).await;
     for i in 0..20 {
         assert_eq!(made(&store, &format!("u{i}")).await, Ok(()), "timer {i}");
     }

@@ -55,10 +55,9 @@ pub(crate) fn from_env() -> Result<Url, Failure> {
 }
 
 /// Returns the server of a context.
-pub(crate) fn of_context(server: Option<&str>) -> Result<Url, Failure> {
-    let named = server.unwrap_or(DEFAULT);
-    values::server_url(named).map_err(|why| {
-        Failure::usage(format_args!("the server {} of the context: {why}", shown(named)))
+pub(crate) fn of_context(server: &str) -> Result<Url, Failure> {
+    values::server_url(server).map_err(|why| {
+        Failure::usage(format_args!("the server {} of the context: {why}", shown(server)))
     })
 }
 

@@ -20,7 +20,7 @@ fn allowed(invalid: Invalid) -> String {
 
 /// A text that is checked later: clap prints values that a parser refuses, and this one may be a secret.
 #[derive(Clone)]
-pub(crate) struct Unchecked(pub(super) String);
+pub(crate) struct Unchecked(pub(crate) String);
 
 /// Accepts any text.
 pub(crate) fn unchecked(text: &str) -> Result<Unchecked, Infallible> {

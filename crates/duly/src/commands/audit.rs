@@ -13,7 +13,9 @@ use crate::{
     output::{Table, Tone},
 };
 
-/// Time between two looks for new records.
+/// Most records of one call.
+const PAGE_MAX: u32 = 1_000;
+/// Time between two polls for new records.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Show what administrators have done, the newest last
@@ -25,21 +27,22 @@ pub(crate) struct Args {
     /// Most records, 1 to 1000
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
-    /// Wait for new records and show them, until Ctrl-C
+    /// Wait for new records and show them, until Ctrl-C; as JSON each time a document of its own
     #[arg(long)]
     follow: bool,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let mut records = newest(session, args.limit).await?;
-    print(session, &records, true)?;
+    let mut records = newest(session, PAGE_MAX).await?;
+    let first = records.len().saturating_sub(args.limit as usize);
+    print(session, &records[first..], true)?;
     if !args.follow {
         return Ok(());
     }
     loop {
         tokio::time::sleep(POLL_EVERY).await;
-        let page = newest(session, 1_000).await?;
+        let page = newest(session, PAGE_MAX).await?;
         let is_new = |record: &&AuditRecord| !records.contains(record);
         let new: Vec<_> = page.iter().filter(is_new).cloned().collect();
         if !new.is_empty() {
@@ -57,21 +60,25 @@ async fn newest(session: &Session, limit: u32) -> Result<Vec<AuditRecord>, Failu
     Ok(page.records.into_iter().rev().collect())
 }
 
+/// Prints records; without `has_head` only their rows.
 fn print(session: &Session, records: &[AuditRecord], has_head: bool) -> Outcome {
     let document = json!({ "records": records }).to_string();
     session.printer.document(&document, || {
         let mut table =
-            Table::new(&["time", "key", "address", "operation", "namespace", "items", "outcome"]);
+            Table::new(&["time", "key", "address", "operation", "target", "items", "outcome"]);
         for record in records {
             let tone = if record.outcome == "ok" { Tone::Plain } else { Tone::Warning };
             let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
             let items = record.items.map_or_else(|| "-".to_owned(), |items| items.to_string());
             let cells = [
                 record.time.to_string(),
-                text(&record.key),
+                match (&record.key, &record.subject) {
+                    (Some(key), Some(subject)) => format!("{key} ({subject})"),
+                    (key, _) => text(key),
+                },
                 text(&record.address),
                 record.operation.clone(),
-                text(&record.namespace),
+                text(&record.namespace.clone().or_else(|| record.target.clone())),
                 items,
                 record.outcome.clone(),
             ];

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use duly_core::NamespaceName;
+use reqwest::Url;
 use serde_json::json;
 
 use crate::{
@@ -12,7 +13,8 @@ use crate::{
     cli::ConnectionOptions,
     context::{Context, Contexts},
     failure::Failure,
-    output::{Printer, Table, Tone, table},
+    http,
+    output::{Printer, Table, Tone, note, table},
 };
 
 /// Name servers, with the key, the authorities and the namespace that belong to each
@@ -32,6 +34,7 @@ enum Action {
     /// The first one is used from then on.
     Put {
         /// The name
+        #[arg(value_parser = context_name)]
         name: String,
         /// The namespace that `.` stands for in the place of a namespace
         #[arg(long, value_name = "NAMESPACE", value_parser = values::namespace)]
@@ -43,17 +46,20 @@ enum Action {
     /// Show a context
     Get {
         /// The name
+        #[arg(value_parser = context_name)]
         name: String,
     },
     /// Use a context from now on, where no other is named
     Use {
         /// The name
+        #[arg(value_parser = context_name)]
         name: String,
     },
     /// Remove a context; the files that it names stay
     #[command(visible_alias = "rm")]
     Delete {
         /// The name
+        #[arg(value_parser = context_name)]
         name: String,
     },
 }
@@ -69,7 +75,7 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
                 ));
             };
             let context = Context {
-                server: Some(server.url()?.to_string()),
+                server: server.url()?.to_string(),
                 key_file: absolute(options.key_file.as_deref())?,
                 cert_file: absolute(options.cert_file.as_deref())?,
                 ca_file: absolute(options.ca_file.as_deref())?,
@@ -80,6 +86,7 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
             let is_used = if *current == name { ", and is used" } else { "" };
             let text = format!("context {name} is saved{is_used}\n");
             contexts.write()?;
+            note_of_variable();
             printer.document(&json!({ "saved": name }).to_string(), || Ok(text))
         }
         Action::List => {
@@ -91,7 +98,7 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
                     let cells = [
                         mark.to_owned(),
                         name.clone(),
-                        context.server.clone().unwrap_or_default(),
+                        shown_server(&context.server),
                         shown(context.key_file.as_ref()),
                         context.namespace.clone().unwrap_or_default(),
                     ];
@@ -105,7 +112,7 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
             printer.document(&json!(context).to_string(), || {
                 let pairs = [
                     ("name", name),
-                    ("server", context.server.clone().unwrap_or_default()),
+                    ("server", shown_server(&context.server)),
                     ("key file", shown(context.key_file.as_ref())),
                     ("certificate", shown(context.cert_file.as_ref())),
                     ("authorities", shown(context.ca_file.as_ref())),
@@ -120,6 +127,7 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
             contexts.get(&name)?;
             contexts.current = Some(name.clone());
             contexts.write()?;
+            note_of_variable();
             printer.document(&json!({ "used": name }).to_string(), || {
                 Ok(format!("context {name} is used from now on\n"))
             })
@@ -127,8 +135,12 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
         Action::Delete { name } => {
             contexts.get(&name)?;
             contexts.contexts.remove(&name);
+            let was_used = contexts.current.as_ref() == Some(&name);
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.write()?;
+            if was_used {
+                note("no context is used now: `duly context use` chooses one");
+            }
             printer.document(&json!({ "deleted": name }).to_string(), || {
                 Ok(format!("context {name} is deleted\n"))
             })
@@ -136,6 +148,30 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
     }
 }
 
+/// Notes that a variable keeps commands from using a context.
+fn note_of_variable() {
+    if std::env::var_os("DULY_SERVER").is_some_and(|value| !value.is_empty()) {
+        note("the variable DULY_SERVER is set: commands use a context only with --context");
+    }
+}
+
+/// Parses the name of a context.
+fn context_name(text: &str) -> Result<String, String> {
+    let is_name = (1..=100).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("it must be 1 to 100 of A-Z a-z 0-9 - _ .".to_owned())
+    }
+}
+
+/// Returns the address of a server without a password, which someone may have written into the file.
+fn shown_server(server: &str) -> String {
+    Url::parse(server).map_or_else(|_| server.to_owned(), |url| http::shown(&url))
+}
+
+/// Returns a path as text; empty for none.
 fn shown(path: Option<&PathBuf>) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }

@@ -49,7 +49,7 @@ pub(crate) fn completions(args: CompletionsArgs, printer: Printer) -> Outcome {
     let shells = Shells::builtins();
     let completer = shells.completer(&shell).expect("every shell has one");
     let mut script = Vec::new();
-    let written = completer.write_registration("COMPLETE", "duly", "duly", "duly", &mut script);
+    let written = completer.write_registration(cli::COMPLETE, "duly", "duly", "duly", &mut script);
     written.map_err(Failure::new)?;
     let script = String::from_utf8_lossy(&script);
     let document = json!({ "shell": shell, "script": script });

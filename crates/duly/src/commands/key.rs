@@ -37,6 +37,7 @@ use crate::{
     args::{Confirm, values},
     cli::{Session, block_on},
     failure::Failure,
+    http::Hint,
     output::{Printer, Table, Tone, note, table, when},
 };
 
@@ -66,7 +67,7 @@ enum Action {
         keep_old: Option<Millis>,
     },
     Disable(DisableArgs),
-    /// Make a disabled key permit what it did
+    /// Enable a disabled key again
     Enable(KeyArg),
     /// Remove a key for good
     #[command(visible_alias = "rm")]
@@ -93,13 +94,15 @@ struct DisableArgs {
     /// Id of the key: the ten characters after `duly_`
     #[arg(value_name = "ID", value_parser = key_id, required_unless_present = "all")]
     id: Option<KeyId>,
-    /// Every key of a store in Redis, because its data are a copy or were restored; create a new
+    /// Disable every key of a store in Redis, after its data were copied or restored; create a new
     /// administrator next. No server is called
     #[arg(long, conflicts_with = "id", requires = "config")]
     all: bool,
     /// The configuration file of a server, which names the store (store.url)
-    #[arg(long, value_name = "FILE", requires = "all")]
+    #[arg(long, value_name = "FILE", requires = "all", conflicts_with = "id")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 /// The id of a key.
@@ -174,14 +177,16 @@ pub(crate) fn run(
         Action::Generate => {
             let key = generate();
             let document = json!({ "secret": key.reveal(), "id": key.id.as_str() });
-            printer.document(&document.to_string(), || Ok(key.reveal()))
+            printer.aloud().document(&document.to_string(), || Ok(key.reveal()))
         }
         Action::Create(args) => match (args.data.clone(), args.config.clone()) {
             (Some(data), _) => create_offline(*args, Place::Directory(data), printer),
             (None, Some(file)) => create_offline(*args, Place::of_config(file)?, printer),
             (None, None) => block_on(async { create(*args, &session()?).await }),
         },
-        Action::Disable(DisableArgs { config: Some(file), .. }) => disable_all(file, printer),
+        Action::Disable(DisableArgs { all: true, config: Some(file), confirm, .. }) => {
+            disable_all(file, &confirm, printer)
+        }
         Action::Confirm { data } => {
             let records = access_file::confirm(&data).map_err(unusable)?;
             let document = json!({ "keys": records.keys.len() });
@@ -193,8 +198,12 @@ pub(crate) fn run(
     }
 }
 
+/// Hints after a refusal.
+const HINTS: &[Hint] = &[("not_found", "`duly key list` shows the keys")];
+
 async fn call(action: Action, session: &Session) -> Outcome {
-    let key = |method, id: &KeyId| session.http.service(method, &["keys", id.as_str()]);
+    let key =
+        |method, id: &KeyId| session.http.service(method, &["keys", id.as_str()]).hints(HINTS);
     let disable = |id: &KeyId, disabled| {
         let patch = PatchKeyRequest { disabled: Some(disabled), ..PatchKeyRequest::default() };
         key(Method::PATCH, id).body(&patch)
@@ -209,6 +218,7 @@ async fn call(action: Action, session: &Session) -> Outcome {
         Action::Enable(KeyArg { id }) => print_key(session, disable(&id, false)).await,
         Action::Rotate { key: KeyArg { id }, keep_old } => {
             let rotate = session.http.service(Method::POST, &["keys", id.as_str(), "rotate"]);
+            let rotate = rotate.hints(HINTS);
             let response = rotate
                 .body(&RotateKeyRequest { keep_old: keep_old.map(Duration::from) })
                 .send()
@@ -333,11 +343,17 @@ async fn change_shared(
 }
 
 /// Disables every key of a store that servers share.
-fn disable_all(file: PathBuf, printer: Printer) -> Outcome {
+fn disable_all(file: PathBuf, confirm: &Confirm, printer: Printer) -> Outcome {
+    let shown = file.display().to_string();
     let Place::Shared(config) = Place::of_config(file)? else {
-        let allowed = "the keys of a data directory that was restored permit nothing until `duly key confirm`";
-        return Err(Failure::usage(Invalid::unseen("--all", allowed)));
+        return Err(Failure::usage(format_args!(
+            "--all is for a store in Redis, and {shown} names a data directory: keys that were restored there \
+             permit nothing until `duly key confirm`"
+        )));
     };
+    if confirm.is_needed() {
+        Confirm::ask("Disable every key of this store? All callers are refused from then on.")?;
+    }
     let disable_one = |records: &AccessRecords| {
         let enabled = records.keys.values().find(|key| !key.disabled)?;
         Some(AccessChange::Put(Box::new(ApiKey { disabled: true, ..enabled.clone() })))
@@ -381,7 +397,8 @@ fn print_new(new: &NewKey, printer: Printer) -> Outcome {
     note(&format!(
         "key {id} permits {actions} in {namespaces}; keep the secret, it cannot be shown again"
     ));
-    printer.document(&document, || Ok(secret.clone()))
+    // Also with --quiet: it cannot be shown again.
+    printer.aloud().document(&document, || Ok(secret.clone()))
 }
 
 async fn print_key(session: &Session, call: crate::http::Call<'_>) -> Outcome {
@@ -438,7 +455,8 @@ async fn list(session: &Session) -> Outcome {
     }
     let document = json!({ "keys": keys }).to_string();
     session.printer.document(&document, || {
-        let mut table = Table::new(&["id", "name", "actions", "namespaces", "expires", "state"]);
+        let mut table =
+            Table::new(&["id", "name", "subject", "actions", "namespaces", "expires", "state"]);
         for key in &keys {
             let end = key.expires_at.as_ref().and_then(|end| end.check("").ok());
             let (state, tone) = match (key.disabled, end.is_some_and(|end| end <= when::now())) {
@@ -448,7 +466,8 @@ async fn list(session: &Session) -> Outcome {
             };
             let expires = key.expires_at.as_ref().map(ToString::to_string).unwrap_or_default();
             let (actions, namespaces) = (key.actions.join(","), key.namespaces.join(","));
-            let cells = [key.id.clone(), key.name.clone(), actions, namespaces, expires];
+            let subject = key.subject.clone().unwrap_or_default();
+            let cells = [key.id.clone(), key.name.clone(), subject, actions, namespaces, expires];
             table.row(tone, cells.into_iter().chain([state.to_owned()]));
         }
         Ok(table.text(session.printer.screen))

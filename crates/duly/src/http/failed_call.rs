@@ -179,7 +179,7 @@ fn path_prefix(server: &Url) -> &str {
 }
 
 /// Returns the server's address without user name and password.
-pub(super) fn shown(server: &Url) -> String {
+pub(crate) fn shown(server: &Url) -> String {
     let mut shown = server.clone();
     // An address that cannot have these refuses them, and has none.
     shown.set_password(None).ok();

@@ -24,6 +24,7 @@ use tonic::Status;
 
 use super::{QueuedResponse, Requests};
 use crate::{
+    audit::StreamStep,
     call,
     grpc::{namespace, pull::check_settlements, required},
     http::{
@@ -82,6 +83,21 @@ pub(super) struct Session {
     stops_at: Option<Instant>,
 }
 
+/// Records a step of a stream in the audit log.
+fn note_step(app: &App, namespace: Option<&NamespaceName>, items: usize, is_doubtful: bool) {
+    let notes = call::take_notes();
+    let step = StreamStep {
+        protocol: "grpc",
+        operation: "/duly.v1.Timers/Consume",
+        action: Action::Consume,
+        namespace: namespace.or(notes.namespace.as_ref()),
+        items,
+        is_denied: notes.is_denied,
+        is_doubtful,
+    };
+    app.audit.note_step(&step, app.now());
+}
+
 impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
@@ -93,7 +109,9 @@ impl Session {
         let Some(mut first) = requests.next().await? else { return Ok(()) };
         call::caller().check_still_valid(app.now())?;
         let open = required("open", first.open.take())?;
-        let mut session = Self::open(app.clone(), open, responses)?;
+        let opened = Self::open(app.clone(), open, responses);
+        note_step(&app, opened.as_ref().ok().map(|session| &session.namespace), 0, false);
+        let mut session = opened?;
         session.take(first).await?;
         let mut leasing: OptionFuture<LeaseFuture> = None.into();
         let mut is_leasing = false;
@@ -175,7 +193,13 @@ impl Session {
         Ok(())
     }
 
+    /// Records a step in the audit log.
+    fn note_step(&self, items: usize, is_doubtful: bool) {
+        note_step(&self.app, Some(&self.namespace), items, is_doubtful);
+    }
+
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
+        self.app.audit.check_writable()?;
         let reservation = reserve_settlements(self.app.budget(), settlements.len())?;
         let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
         let checked =
@@ -190,17 +214,18 @@ impl Session {
         let count = checked.len();
         let results = match self.app.settle_many(checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
-            settled => settled?,
+            Err(problem) => {
+                self.note_step(count, true);
+                return Err(problem);
+            }
+            Ok(settled) => settled,
         };
         for (token, result) in tokens.iter().zip(&results) {
             if let (Some((token, extension)), Ok(outcome)) = (token, result) {
                 self.apply_outcome(token, *extension, *outcome);
             }
         }
-        let operation = ["grpc", "/duly.v1.Timers/Consume"];
-        let (action, now) = (Action::Consume, self.app.now());
-        let step = (&self.namespace, count);
-        self.app.audit.note_step(&call::caller(), operation, action, step, now);
+        self.note_step(count, false);
         let results = results.into_iter().map(settle_result).collect();
         self.send(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
         drop(reservation);

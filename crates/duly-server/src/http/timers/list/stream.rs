@@ -44,10 +44,11 @@ pub(super) async fn respond(
     let ready = VecDeque::new();
     let mut listing = ListStream { app, request, filter, view, timers, examined, over, ready };
     listing.page().await?;
-    let chunks = stream::unfold((listing, call::caller()), |(mut listing, caller)| async move {
-        let chunk = caller.scope(listing.next()).await?;
-        Some((Ok::<_, Infallible>(chunk), (listing, caller)))
-    });
+    let chunks =
+        stream::unfold((listing, call::Scope::current()), |(mut listing, scope)| async move {
+            let chunk = scope.run(listing.next()).await?;
+            Some((Ok::<_, Infallible>(chunk), (listing, scope)))
+        });
     Ok(ndjson(Body::from_stream(chunks)))
 }
 
