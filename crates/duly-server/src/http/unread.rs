@@ -6,7 +6,8 @@
 //!
 //! 1. A rest that is known to be short is read and dropped, so that a refusal costs no connection.
 //! 2. A stream of lines gets its response while it is read, and no header.
-//! 3. HTTP/2 resets only the stream, and needs no header.
+//! 3. HTTP/2 resets only the stream, and needs no header. A short rest is read all the same: some callers take
+//!    a reset of a body that they are sending for the loss of the response.
 //!
 //! The layers in front of the handlers call it for every response.
 
@@ -34,7 +35,10 @@ const DROPPED_BYTES_MAX: u64 = 64 * 1024;
 const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The rest of the body of one request when its response is made.
-pub(super) struct Unread(Option<Arc<Mutex<UnreadRest>>>);
+pub(super) struct Unread {
+    rest: Option<Arc<Mutex<UnreadRest>>>,
+    is_http2: bool,
+}
 
 #[derive(Default)]
 enum UnreadRest {
@@ -49,11 +53,12 @@ enum UnreadRest {
 
 /// Watches how far the body of a request is read.
 pub(super) fn watch(request: Request) -> (Request, Unread) {
-    if request.version() >= Version::HTTP_2 || request.body().is_end_stream() {
-        return (request, Unread(None));
+    let is_http2 = request.version() >= Version::HTTP_2;
+    if request.body().is_end_stream() {
+        return (request, Unread { rest: None, is_http2 });
     }
     let rest = Arc::new(Mutex::new(UnreadRest::Nothing));
-    let unread = Unread(Some(Arc::clone(&rest)));
+    let unread = Unread { rest: Some(Arc::clone(&rest)), is_http2 };
     let awaits_continue = request.headers().contains_key(EXPECT);
     let watched = |inner| WatchedRequest { inner, has_ended: false, awaits_continue, rest };
     (request.map(|inner| Body::new(watched(inner))), unread)
@@ -62,13 +67,13 @@ pub(super) fn watch(request: Request) -> (Request, Unread) {
 impl Unread {
     /// Reads a short rest of the body, or adds the header to the response.
     pub(super) async fn settle(self, response: &mut Response) {
-        let rest = self.0.map(|rest| std::mem::take(&mut *rest.lock())).unwrap_or_default();
+        let rest = self.rest.map(|rest| std::mem::take(&mut *rest.lock())).unwrap_or_default();
         let is_read = match rest {
             UnreadRest::Nothing => true,
             UnreadRest::Rest(body) => is_dropped(body).await,
             UnreadRest::Unsent => false,
         };
-        if !is_read {
+        if !is_read && !self.is_http2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }

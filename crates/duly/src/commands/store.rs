@@ -12,7 +12,7 @@ use std::{
 use clap::Subcommand;
 use duly_api::cluster::{Backup, BackupMade, Repair, Repaired, RepairedShard};
 use duly_store_embedded::{
-    OpenError,
+    OpenError, access_file,
     backup::{self, BackupError},
     check, disk,
 };
@@ -173,6 +173,7 @@ fn restore(from: &Path, data: &Path, printer: Printer) -> Outcome {
         error => Failure::new(error),
     })?;
     progress.clear();
+    let has_keys = access_file::exists(data);
     let document = json!({
         "path": data.display().to_string(),
         "files": report.files,
@@ -181,6 +182,11 @@ fn restore(from: &Path, data: &Path, printer: Printer) -> Outcome {
     });
     let (data, files, bytes) =
         (text::lines(&data.display().to_string()), report.files, text::bytes(report.bytes));
+    // Restored keys admit no one before that.
+    let keys = match has_keys {
+        true => format!("  duly key confirm --data {data}\n"),
+        false => String::new(),
+    };
     printer.document(&document.to_string(), || Ok(format!(
         "{data}  restored: {files} files, {bytes}\n\
          \n\
@@ -188,7 +194,7 @@ fn restore(from: &Path, data: &Path, printer: Printer) -> Outcome {
          Timers that were due since the backup are overdue, and those that the old server fired after it\n\
          would fire again. Check before you resume:\n\
          \n  \
-         duly store check --data {data}\n  \
+         duly store check --data {data}\n{keys}  \
          duly serve --data {data}\n  \
          duly namespace stats NAMESPACE     shows the counts\n  \
          duly namespace resume NAMESPACE    resumes one namespace\n  \

@@ -11,6 +11,7 @@ mod generated;
 mod harness;
 mod json_output;
 mod keys;
+mod leaks;
 mod memory;
 mod namespaces;
 mod page_client;

@@ -127,7 +127,8 @@ fn a_node_without_a_majority_admits_keys_for_a_while() {
         message = ran.stderr;
         ran.code == Some(1)
     });
-    assert!(lost.elapsed() >= Duration::from_secs(5), "{:?}", lost.elapsed());
+    // The last poll may have been half a second before.
+    assert!(lost.elapsed() >= Duration::from_secs(4), "{:?}", lost.elapsed());
     assert!(message.contains("unavailable") && message.contains("auth.cache"), "{message}");
     for place in [0, 1] {
         cluster.masters[place].start_again();
