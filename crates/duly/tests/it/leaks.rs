@@ -21,7 +21,12 @@ fn files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 /// Returns the part of a key that must not be anywhere.
 fn secret(key: &str) -> String {
-    key.trim().split('_').nth(2).expect("a secret").to_owned()
+    let rest = key.trim().strip_prefix("duly_").and_then(|rest| rest.split_once('_'));
+    let (_id, rest) = rest.expect("an id");
+    // A secret may contain the separator.
+    let (secret, _checksum) = rest.rsplit_once('_').expect("a checksum");
+    assert!(secret.len() > 40, "{} characters", secret.len());
+    secret.to_owned()
 }
 
 #[test]
