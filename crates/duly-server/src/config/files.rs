@@ -78,6 +78,12 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         authorities,
         "a file in PEM that can be used",
     );
+    read(
+        key!(audit.file),
+        config.audit.file.as_deref(),
+        place_of_file,
+        "a file in a directory that exists",
+    );
 }
 
 /// Returns the settings of the server's own TLS.
@@ -126,6 +132,16 @@ fn one_line(path: &Path) -> Result<Option<String>, String> {
     let mut lines = text.lines();
     let line = lines.next().filter(|line| !line.is_empty() && lines.next().is_none());
     Ok(line.map(str::to_owned))
+}
+
+/// Checks that a file is at a path, or can be made there.
+fn place_of_file(path: &Path) -> Result<(), String> {
+    let directory = path.parent().is_some_and(Path::is_dir);
+    match (path.is_dir(), directory) {
+        (true, _) => Err("a directory".to_owned()),
+        (false, false) => Err("its directory does not exist".to_owned()),
+        (false, true) => Ok(()),
+    }
 }
 
 /// Checks that a file can hold authorities.

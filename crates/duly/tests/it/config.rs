@@ -138,13 +138,15 @@ fn file_mistakes_are_reported_with_all_others() {
         format!("proxy_credentials_file = \"{other}\""),
         "[server]".to_owned(),
         "allowed_hosts = [\"duly.example.com:443\"]".to_owned(),
+        "[audit]".to_owned(),
+        format!("file = \"{none}/audit.log\""),
     ];
     fs::write(&file, lines.join("\n")).expect("written");
     for command in [&["config", "check"][..], &["serve"]] {
         let args = [command, &["--config", file_text, "--listen", "127.0.0.1:0"]].concat();
         let message = run(&args).refused(1);
         for part in [
-            "6 errors in the configuration:".to_owned(),
+            "7 errors in the configuration:".to_owned(),
             format!("server.allowed_hosts ({file_text}:11) must be a list of host names"),
             format!(
                 "store.data ({file_text}:2) must be a directory, or a path where one can be made; got {other} (a file)"
@@ -158,6 +160,9 @@ fn file_mistakes_are_reported_with_all_others() {
             format!("webhook.client_certificate_file ({file_text}:6) must be a file in PEM"),
             format!(
                 "webhook.proxy_credentials_file ({file_text}:9) must be a file that holds one line"
+            ),
+            format!(
+                "audit.file ({file_text}:13) must be a file in a directory that exists; got {none}/audit.log (its directory does not exist)"
             ),
         ] {
             assert!(message.contains(&part), "{part}: {message}");
