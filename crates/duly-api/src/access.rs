@@ -1,10 +1,10 @@
-//! Keys of callers. Only HTTP has these calls.
+//! Keys of callers, and tenants. Only HTTP has these calls.
 
 use std::fmt;
 
 use duly_core::{
     Invalid,
-    access::{Actions, ApiKey, NamespacePattern},
+    access::{self, Actions, ApiKey, HostPattern, NamespacePattern, TenantLimit, TenantName},
 };
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -131,6 +131,176 @@ pub struct CallerInfo {
     pub keys_required: bool,
     /// The key of the call; absent if the server requires none.
     pub key: Option<Key>,
+    /// The tenant of the key, with its limits and what it uses; absent if the key belongs to none.
+    pub tenant: Option<Tenant>,
+}
+
+/// The limits of a tenant; an absent one is no limit.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a JSON object")]
+pub struct TenantLimits {
+    /// Namespaces.
+    pub max_namespaces: Option<u64>,
+    /// Pending timers in all its namespaces.
+    pub max_pending: Option<u64>,
+    /// Estimated size of the pending timers, in bytes.
+    pub max_pending_bytes: Option<u64>,
+    /// Dead letters; at the limit nothing more is scheduled.
+    pub max_dead: Option<u64>,
+    /// Schedules a second at each node. The burst is one second.
+    pub schedule_per_second: Option<u64>,
+    /// Calls a second at each node, of its keys. The burst is one second.
+    pub call_per_second: Option<u64>,
+    /// Connections to each node, of its keys.
+    pub max_connections: Option<u64>,
+    /// Waiting lease calls and consumer streams at each node, of its keys.
+    pub max_waiting_calls: Option<u64>,
+    /// Memory of requests and unread responses at each node, of its keys, in bytes.
+    pub max_request_bytes: Option<u64>,
+}
+
+impl TenantLimits {
+    /// Returns the limits; their bounds are checked with the tenant.
+    pub fn read(&self) -> access::TenantLimits {
+        use TenantLimit::{
+            CallPerSecond, MaxConnections, MaxDead, MaxNamespaces, MaxPending, MaxPendingBytes,
+            MaxRequestBytes, MaxWaitingCalls, SchedulePerSecond,
+        };
+        access::TenantLimits::default()
+            .with(MaxNamespaces, self.max_namespaces)
+            .with(MaxPending, self.max_pending)
+            .with(MaxPendingBytes, self.max_pending_bytes)
+            .with(MaxDead, self.max_dead)
+            .with(SchedulePerSecond, self.schedule_per_second)
+            .with(CallPerSecond, self.call_per_second)
+            .with(MaxConnections, self.max_connections)
+            .with(MaxWaitingCalls, self.max_waiting_calls)
+            .with(MaxRequestBytes, self.max_request_bytes)
+    }
+}
+
+impl From<&access::TenantLimits> for TenantLimits {
+    fn from(limits: &access::TenantLimits) -> Self {
+        use TenantLimit::{
+            CallPerSecond, MaxConnections, MaxDead, MaxNamespaces, MaxPending, MaxPendingBytes,
+            MaxRequestBytes, MaxWaitingCalls, SchedulePerSecond,
+        };
+        Self {
+            max_namespaces: limits[MaxNamespaces],
+            max_pending: limits[MaxPending],
+            max_pending_bytes: limits[MaxPendingBytes],
+            max_dead: limits[MaxDead],
+            schedule_per_second: limits[SchedulePerSecond],
+            call_per_second: limits[CallPerSecond],
+            max_connections: limits[MaxConnections],
+            max_waiting_calls: limits[MaxWaitingCalls],
+            max_request_bytes: limits[MaxRequestBytes],
+        }
+    }
+}
+
+/// A tenant to write: a set of namespaces with limits that its own keys cannot raise.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct PutTenantRequest {
+    /// Its namespaces: names, beginnings of names with `*`, or `*`. No other tenant may have one of them.
+    pub namespaces: Vec<String>,
+    /// Its limits.
+    #[serde(default)]
+    pub limits: TenantLimits,
+    /// `true`: a schedule creates its namespace, without the action `namespace`.
+    #[serde(default)]
+    pub implicit_namespaces: bool,
+    /// Hosts that its webhooks may go to: `hooks.example.com`, or `*.example.com` for all below. All hosts if
+    /// it is absent, none if it is empty. Destinations that were written before are not checked.
+    pub destinations: Option<Vec<String>>,
+}
+
+impl PutTenantRequest {
+    /// Returns the tenant.
+    ///
+    /// # Errors
+    /// Names the first field that is not allowed.
+    pub fn check(&self, name: TenantName) -> Result<access::Tenant, Invalid> {
+        let hosts = |hosts: &Vec<String>| hosts.iter().map(|it| HostPattern::new(it)).collect();
+        access::Tenant {
+            name,
+            namespaces: check_namespaces(&self.namespaces)?,
+            limits: self.limits.read(),
+            implicit_namespaces: self.implicit_namespaces,
+            destinations: self.destinations.as_ref().map(hosts).transpose()?,
+        }
+        .check()
+    }
+}
+
+/// A tenant.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// Its namespaces.
+    pub namespaces: Vec<String>,
+    /// Its limits.
+    pub limits: TenantLimits,
+    /// What it uses, as this node knows it.
+    pub usage: TenantUsage,
+    /// `true`: a schedule creates its namespace, without the action `namespace`.
+    pub implicit_namespaces: bool,
+    /// Hosts that its webhooks may go to; absent for all.
+    pub destinations: Option<Vec<String>>,
+}
+
+/// What a tenant uses.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TenantUsage {
+    /// Namespaces of the deployment.
+    pub namespaces: u64,
+    /// Pending timers of the deployment.
+    pub pending: u64,
+    /// Their estimated size, in bytes.
+    pub pending_bytes: u64,
+    /// Dead letters of the deployment.
+    pub dead: u64,
+    /// Connections to this node.
+    pub connections: u64,
+    /// Waiting lease calls and consumer streams at this node.
+    pub waiting_calls: u64,
+    /// Memory of requests and unread responses at this node, in bytes.
+    pub request_bytes: u64,
+    /// The time at which namespaces and timers were counted last. What this node has let in since is added.
+    pub counted_at: Option<Time>,
+}
+
+impl Tenant {
+    /// Returns the form of a tenant and its use.
+    pub fn new(tenant: &access::Tenant, usage: TenantUsage) -> Self {
+        let hosts = |hosts: &Vec<HostPattern>| {
+            hosts.iter().map(|it| it.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        Self {
+            name: tenant.name.to_string(),
+            namespaces: tenant.namespaces.iter().map(|it| it.as_str().to_owned()).collect(),
+            limits: TenantLimits::from(&tenant.limits),
+            usage,
+            implicit_namespaces: tenant.implicit_namespaces,
+            destinations: tenant.destinations.as_ref().map(hosts),
+        }
+    }
+}
+
+/// A page of tenants, in the order of their names.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ListTenantsResponse {
+    /// The tenants.
+    pub tenants: Vec<Tenant>,
+    /// The place of the next page; absent at the end.
+    pub cursor: Option<String>,
 }
 
 /// A line of the audit log: a change, or a refusal.

@@ -8,9 +8,11 @@
 //! 4. A key may have a [`Subject`] instead of secrets: then callers prove with a certificate or a signed
 //!    token that they are that subject.
 //! 5. A key has a second secret during a rotation. The older one ends at a time.
+//! 6. A [`Tenant`] is a set of namespaces with limits. A key belongs to it if it covers none but these.
 
 mod secret;
 mod subject;
+mod tenant;
 
 use std::{fmt, net::IpAddr};
 
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     secret::{PresentedKey, SECRET_BYTES, SecretHash},
     subject::{SUBJECT_BYTES_MAX, Subject},
+    tenant::{HostPattern, TENANT_LIST_MAX, Tenant, TenantLimit, TenantLimits, TenantName},
 };
 use crate::{Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED};
 
@@ -44,7 +47,7 @@ crate::named_enum! {
         Metrics = "metrics",
         /// Back up and repair the store, and read the state of the cluster.
         Store = "store",
-        /// Read and change keys.
+        /// Read and change keys and tenants, and read the audit log.
         Keys = "keys",
     }
 
@@ -216,6 +219,16 @@ impl NamespacePattern {
             (Some(_), None) => false,
             (None, _) => other.matches(&self.0),
         }
+    }
+
+    /// Returns `true` if a namespace can match both patterns.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.is_within(other) || other.is_within(self)
+    }
+
+    /// Returns the name, or the beginning of names.
+    pub fn stem(&self) -> &str {
+        self.0.strip_suffix('*').unwrap_or(&self.0)
     }
 
     /// Returns the text.

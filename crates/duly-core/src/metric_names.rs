@@ -3,7 +3,7 @@
 //! Each part of the code records its own metrics (with the `metrics` facade). The server describes and
 //! exports them. Tests compare this table with the alert rules and the dashboard of `docs/operate`.
 
-use crate::{refusal::Limit, timer::AttemptOutcome};
+use crate::{access::TenantLimit, refusal::Limit, timer::AttemptOutcome};
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,7 @@ pub const OUTCOMES: &[&str] = &[
 ];
 /// Limits at which operations are refused, as labels.
 pub const LIMITS: &[&str] = &Limit::NAMES;
+const TENANT_LIMITS: &[&str] = &TenantLimit::NAMES;
 const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
@@ -105,6 +106,20 @@ metrics! {
         "Operations on timers. Labels: operation, outcome.";
     LIMIT_REFUSALS_TOTAL = "duly_limit_refusals_total" Counter ["limit": LIMITS]
         "Operations on timers that were refused at a limit (429). Label: limit (schedule_per_second, max_pending, max_dead, disk, memory, segment).";
+    NAMESPACE_REFUSALS_TOTAL = "duly_namespace_refusals_total" Counter ["namespace": ANY, "limit": LIMITS]
+        "Operations on timers of a namespace that were refused at a limit (429). Labels: namespace (first 100, then other), limit.";
+    TENANT_REFUSALS_TOTAL = "duly_tenant_refusals_total" Counter ["tenant": ANY, "limit": TENANT_LIMITS]
+        "Calls, schedules, connections and namespaces that were refused at a limit of a tenant (429). Labels: tenant (first 100, then other), limit.";
+    TENANT_USE_RATIO = "duly_tenant_use_ratio" Gauge ["tenant": ANY, "limit": TENANT_LIMITS]
+        "Use of a limit of a tenant, as a part of the limit: 1 is full. Namespaces and timers are those of the deployment, the rest is of this node. Labels: tenant (first 100), limit (except the two rates).";
+    NAMESPACE_PENDING = "duly_namespace_pending" Gauge ["namespace": ANY]
+        "Pending timers of a namespace: every node reports the same, as for the two gauges that follow. Label: namespace (100 at a node: the first by name when it first counted, then new ones).";
+    NAMESPACE_DEAD = "duly_namespace_dead" Gauge ["namespace": ANY]
+        "Dead letters of a namespace. Label: namespace (as for duly_namespace_pending).";
+    NAMESPACE_OLDEST_DUE_SECONDS = "duly_namespace_oldest_due_seconds" Gauge ["namespace": ANY]
+        "Age of the oldest firing of a namespace that is due and was never attempted; 0 if there is none. Label: namespace (as for duly_namespace_pending).";
+    NAMESPACE_LATENESS_SECONDS = "duly_namespace_lateness_seconds" Histogram ["namespace": ANY]
+        "Time from claimable to the attempt, by namespace, with the bounds 0.1, 1 and 10 s. Label: namespace (first 100, then other).";
     COMMIT_SECONDS = "duly_commit_seconds" Histogram
         "Time from taking a batch to its being durable.";
     FSYNC_SECONDS = "duly_fsync_seconds" Histogram

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use crate::{
-    Code, Invalid, Millis, NamespaceName, State, TimerId, TimerView, Timestamp, invalid::shorten,
-    operate::DeadLetterId, schedule::When,
+    Code, Invalid, Millis, NamespaceName, State, TimerId, TimerView, Timestamp,
+    access::{TenantLimit, TenantName},
+    invalid::shorten,
+    operate::DeadLetterId,
+    schedule::When,
 };
 
 /// Wait before a repetition when the pending timers are full: some of them may have fired by then.
@@ -117,6 +120,18 @@ pub enum Refusal {
         /// The wait after which a repetition can succeed, if waiting helps.
         retry_after: Option<Millis>,
     },
+    /// A limit of the namespace's or the caller's tenant is reached.
+    #[error("{}", tenant_limit_reached(tenant, *limit, *max))]
+    TenantLimit {
+        /// The tenant.
+        tenant: TenantName,
+        /// The limit.
+        limit: TenantLimit,
+        /// The value of the limit.
+        max: u64,
+        /// The wait after which a repetition can succeed, if waiting helps.
+        retry_after: Option<Millis>,
+    },
     /// A limit of the store itself is reached.
     #[error("{reason}")]
     Exhausted {
@@ -154,8 +169,7 @@ impl Refusal {
 
     /// Returns the refusal of a schedule in a namespace whose rate is used up for `wait`.
     pub fn schedules_too_fast(namespace: &NamespaceName, per_second: u32, wait: Duration) -> Self {
-        let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
-        let retry_after = Some(Millis::from_ms(wait_ms.max(1)));
+        let retry_after = Some(wait_of(wait));
         Self::quota_exceeded(namespace, Limit::SchedulePerSecond, per_second.into(), retry_after)
     }
 
@@ -190,9 +204,17 @@ impl Refusal {
             Self::State { code, .. } => *code,
             Self::Revision { .. } => Code::RevisionMismatch,
             Self::PayloadTooLarge { .. } => Code::PayloadTooLarge,
-            Self::QuotaExceeded { .. } | Self::Exhausted { .. } => Code::ResourceExhausted,
+            Self::QuotaExceeded { .. } | Self::TenantLimit { .. } | Self::Exhausted { .. } => {
+                Code::ResourceExhausted
+            }
         }
     }
+}
+
+/// Returns a wait in whole milliseconds, at least one.
+pub fn wait_of(wait: Duration) -> Millis {
+    let wait_ms = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    Millis::from_ms(wait_ms.max(1))
 }
 
 fn delay_too_long(namespace: &NamespaceName, when: When, max_delay: Millis) -> Invalid {
@@ -209,19 +231,53 @@ fn quota_exceeded(namespace: &NamespaceName, quota: Limit, max: u64) -> String {
     let (used, remedy) = match quota {
         Limit::MaxPending => (
             format!("has {max} pending timers, its limit"),
-            "cancel some, wait until some have fired, or raise limits.namespace.max_pending",
+            "cancel some, wait until some have fired, or raise limits.namespace.max_pending \
+             (action namespace)",
         ),
         Limit::MaxDead => (
             format!("has {max} dead letters, its limit"),
-            "redrive or purge some, or raise limits.namespace.max_dead",
+            "redrive or purge some, or raise limits.namespace.max_dead (action namespace)",
         ),
         Limit::SchedulePerSecond => (
             format!("takes {max} schedules a second, its limits.namespace.schedule_per_second"),
-            "repeat the call after the wait, or raise the limit",
+            "repeat the call after the wait, or raise the limit (action namespace)",
         ),
         Limit::Disk | Limit::Memory | Limit::Segment => {
             (format!("is at its limit of {max}"), "free some, or raise the limit")
         }
     };
     format!("namespace {namespace} {used}: {remedy}")
+}
+
+fn tenant_limit_reached(tenant: &TenantName, limit: TenantLimit, max: u64) -> String {
+    let (used, remedy) = match limit {
+        TenantLimit::MaxNamespaces => (format!("has {max} namespaces"), "delete some"),
+        TenantLimit::MaxPending => {
+            (format!("has {max} pending timers"), "cancel some, wait until some have fired")
+        }
+        TenantLimit::MaxPendingBytes => (
+            format!("has pending timers of {max} bytes"),
+            "cancel some, wait until some have fired",
+        ),
+        TenantLimit::MaxDead => (format!("has {max} dead letters"), "redrive or purge some"),
+        TenantLimit::SchedulePerSecond => {
+            (format!("takes {max} schedules a second"), "repeat the call after the wait")
+        }
+        TenantLimit::CallPerSecond => {
+            (format!("takes {max} calls a second"), "repeat the call after the wait")
+        }
+        TenantLimit::MaxConnections => {
+            (format!("has {max} connections"), "use fewer, and send calls on them again")
+        }
+        TenantLimit::MaxWaitingCalls => {
+            (format!("has {max} waiting lease calls and streams"), "use fewer consumers")
+        }
+        TenantLimit::MaxRequestBytes => {
+            (format!("uses {max} bytes of request memory"), "send fewer or smaller requests")
+        }
+    };
+    format!(
+        "tenant {tenant} {used}, its limit: {remedy}, or have an administrator raise {} of the tenant",
+        limit.as_str()
+    )
 }

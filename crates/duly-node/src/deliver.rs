@@ -76,7 +76,13 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         return;
     }
     let kind = AttemptKind::of(firing.attempt);
-    shared.recorder.lateness(DeliveryMode::Push, kind, firing.claimable_since, shared.clock.wall());
+    shared.recorder.lateness(
+        DeliveryMode::Push,
+        kind,
+        &firing.namespace,
+        firing.claimable_since,
+        shared.clock.wall(),
+    );
     let started = Instant::now();
     let envelope = Envelope {
         namespace: firing.namespace,

@@ -430,6 +430,7 @@ fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings
         shared.recorder.lateness(
             DeliveryMode::Pull,
             AttemptKind::of(firing.attempt),
+            namespace,
             firing.claimable_since,
             wall,
         );

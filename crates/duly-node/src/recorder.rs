@@ -29,8 +29,13 @@ duly_core::named_enum! {
 /// Label of namespaces without one of their own.
 const OTHER: &str = "other";
 
-/// Counters of a label, by mode and outcome.
-type Attempts = [[OnceLock<Counter>; AttemptOutcome::ALL.len()]; 2];
+/// Metrics of a label.
+#[derive(Debug, Default)]
+struct Labelled {
+    /// By mode and outcome.
+    attempts: [[OnceLock<Counter>; AttemptOutcome::ALL.len()]; 2],
+    lateness: OnceLock<Histogram>,
+}
 
 /// Records metrics, and decides which namespaces have a label of their own. The metrics recorder of the
 /// process must be installed before the first call.
@@ -39,8 +44,8 @@ pub(crate) struct Recorder {
     /// By mode and kind.
     lateness: [[OnceLock<Histogram>; 2]; 2],
     deliveries: OnceLock<Histogram>,
-    labelled: RwLock<FxHashMap<NamespaceName, Arc<Attempts>>>,
-    others: Attempts,
+    labelled: RwLock<FxHashMap<NamespaceName, Arc<Labelled>>>,
+    others: Labelled,
 }
 
 impl Recorder {
@@ -49,6 +54,7 @@ impl Recorder {
         &self,
         mode: DeliveryMode,
         kind: AttemptKind,
+        namespace: &NamespaceName,
         claimable_since: Timestamp,
         wall: Duration,
     ) {
@@ -61,6 +67,21 @@ impl Recorder {
             )
         });
         histogram.record(late.as_secs_f64());
+        let own = self.own_label(namespace);
+        let (labelled, label) = self.labelled(own.as_deref(), namespace);
+        let histogram = labelled.lateness.get_or_init(|| {
+            metrics::histogram!(names::NAMESPACE_LATENESS_SECONDS, "namespace" => label.to_owned())
+        });
+        histogram.record(late.as_secs_f64());
+    }
+
+    /// Returns the metrics of a namespace, and its label.
+    fn labelled<'a>(
+        &'a self,
+        own: Option<&'a Labelled>,
+        namespace: &'a NamespaceName,
+    ) -> (&'a Labelled, &'a str) {
+        own.map_or((&self.others, OTHER), |own| (own, namespace.as_str()))
     }
 
     /// Counts an attempt that ended.
@@ -71,11 +92,8 @@ impl Recorder {
         outcome: AttemptOutcome,
     ) {
         let own = self.own_label(namespace);
-        let (attempts, label) = match &own {
-            Some(own) => (&**own, namespace.as_str()),
-            None => (&self.others, OTHER),
-        };
-        let counter = attempts[mode as usize][outcome as usize].get_or_init(|| {
+        let (labelled, label) = self.labelled(own.as_deref(), namespace);
+        let counter = labelled.attempts[mode as usize][outcome as usize].get_or_init(|| {
             metrics::counter!(
                 names::ATTEMPTS_TOTAL,
                 "kind" => mode.as_str(),
@@ -131,8 +149,8 @@ impl Recorder {
         metrics::gauge!(names::LEASE_WAITERS).set(count as f64);
     }
 
-    /// Returns the counters of a namespace's own label, if it has one or one is left.
-    fn own_label(&self, namespace: &NamespaceName) -> Option<Arc<Attempts>> {
+    /// Returns the metrics of a namespace's own label, if it has one or one is left.
+    fn own_label(&self, namespace: &NamespaceName) -> Option<Arc<Labelled>> {
         let labelled = self.labelled.read();
         if let Some(own) = labelled.get(namespace) {
             return Some(Arc::clone(own));

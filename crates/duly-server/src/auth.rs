@@ -15,7 +15,8 @@
 //!    lead to an [`ApiKey`]: certificates and tokens by its subject.
 //! 5. A missing, malformed, unknown, expired or disabled key gets the same answer.
 //! 6. Streams check their key again with each part: a key that was revoked ends them.
-//! 7. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
+//! 7. A key may belong to a tenant, whose limits concern its calls ([`crate::tenants`]).
+//! 8. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
 //!    a while, and then none.
 
 use std::{
@@ -41,7 +42,12 @@ use http::{
 use parking_lot::RwLock;
 
 use self::{proof::Proof, tokens::Tokens};
-use crate::{call, problem::Problem, telemetry};
+use crate::{
+    call,
+    problem::Problem,
+    telemetry,
+    tenants::{TenantState, Tenants},
+};
 
 mod follow;
 mod proof;
@@ -94,6 +100,7 @@ struct KeyTable {
     keys: HashMap<KeyId, Arc<ApiKey>>,
     /// Those with a subject.
     subjects: HashMap<Subject, Arc<ApiKey>>,
+    tenants: Arc<Tenants>,
 }
 
 /// The sender of a call.
@@ -114,6 +121,7 @@ pub(crate) struct Holder {
     key: Arc<ApiKey>,
     proof: Proof,
     peer: Peer,
+    tenant: Option<Arc<TenantState>>,
 }
 
 impl Auth {
@@ -173,13 +181,19 @@ impl Auth {
             let subjects =
                 keys.values().filter_map(|key| Some((key.subject.clone()?, Arc::clone(key))));
             let subjects = subjects.collect();
-            *present = Arc::new(KeyTable { subjects, keys, records: Arc::new(records) });
+            let tenants = Arc::new(Tenants::new(&records, &present.tenants));
+            *present = Arc::new(KeyTable { subjects, keys, tenants, records: Arc::new(records) });
         }
     }
 
     /// Returns the records in use.
     pub(crate) fn records(&self) -> Arc<AccessRecords> {
         Arc::clone(&self.0.table.read().records)
+    }
+
+    /// Returns the tenants.
+    pub(crate) fn tenants(&self) -> Arc<Tenants> {
+        Arc::clone(&self.0.table.read().tenants)
     }
 
     /// Returns `true` if callers need a key.
@@ -228,7 +242,8 @@ impl Auth {
         self.expect_current()?;
         let found = self.proof(headers, &peer, now).and_then(|proof| {
             let key = self.find(&proof, &peer, now)?;
-            Some(Holder { auth: self.clone(), key, proof, peer })
+            let tenant = self.tenants().of_key(&key.id).map(Arc::clone);
+            Some(Holder { auth: self.clone(), key, proof, peer, tenant })
         });
         found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(|| self.unauthenticated())
     }
@@ -427,6 +442,14 @@ impl Caller {
         match self {
             Self::Anyone | Self::Unidentified => None,
             Self::Holder(holder) => Some(&holder.key),
+        }
+    }
+
+    /// Returns the tenant of the caller's key.
+    pub(crate) fn tenant(&self) -> Option<&Arc<TenantState>> {
+        match self {
+            Self::Anyone | Self::Unidentified => None,
+            Self::Holder(holder) => holder.tenant.as_ref(),
         }
     }
 

@@ -38,6 +38,7 @@ mod receivers;
 mod response;
 mod router_switch;
 mod startup;
+mod tenants;
 pub(crate) mod text;
 pub(crate) mod timers;
 mod unread;
@@ -120,6 +121,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::create_key, keys::list_keys))
         .routes(routes!(keys::get_key, keys::patch_key, keys::delete_key))
         .routes(routes!(keys::rotate_key))
+        .routes(routes!(tenants::list_tenants))
+        .routes(routes!(tenants::get_tenant, tenants::put_tenant, tenants::delete_tenant))
         .routes(routes!(keys::whoami))
         .routes(routes!(audit::list_audit))
         .routes(routes!(health::healthz))

@@ -30,6 +30,7 @@ mod serve;
 mod similar_name;
 mod start;
 pub mod telemetry;
+mod tenants;
 #[cfg(test)]
 mod tests;
 

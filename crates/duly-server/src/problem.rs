@@ -147,7 +147,9 @@ impl Problem {
                 out.seen = Some(format!("{bytes} bytes"));
                 out.allowed = Some(format!("at most {bytes_max} bytes"));
             }
-            Refusal::QuotaExceeded { retry_after, .. } | Refusal::Exhausted { retry_after, .. } => {
+            Refusal::QuotaExceeded { retry_after, .. }
+            | Refusal::TenantLimit { retry_after, .. }
+            | Refusal::Exhausted { retry_after, .. } => {
                 out.retry_after_ms = retry_after.map(Millis::ms);
             }
         }

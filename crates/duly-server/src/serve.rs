@@ -30,6 +30,7 @@ use crate::{
     http::{Connection, ConnectionKind, RouterSwitch, WriteProgress},
     listen::{self, Listener, Stream},
     telemetry::Metrics,
+    tenants::ConnectionSlot,
 };
 
 /// Wait after the system refused a connection (for want of file descriptors, for instance).
@@ -217,8 +218,12 @@ fn connect(
         let Some(stream) = stream else { return };
         let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
         let stream = TimeoutStream::new(stream, timeouts);
-        let connection =
-            Connection { progress: progress.clone(), kind: ConnectionKind::Main, peer };
+        let connection = Connection {
+            progress: progress.clone(),
+            kind: ConnectionKind::Main,
+            peer,
+            slot: ConnectionSlot::default(),
+        };
         let switch = switch.for_connection(connection);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
         let mut write_timeout = pin!(progress.wait_for_write_timeout());
@@ -307,7 +312,8 @@ impl Reserve {
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
         let progress = WriteProgress::new(timeouts.write);
         let peer = Peer { address: listen::peer_of(&stream), certificate: None };
-        let connection = Connection { progress, kind: self.kind, peer };
+        let slot = ConnectionSlot::default();
+        let connection = Connection { progress, kind: self.kind, peer, slot };
         let switch = switch.clone().for_connection(connection);
         let serving = async move {
             let Some(stream) = secure(stream, tls, timeouts.idle).await else { return };

@@ -50,6 +50,7 @@ use crate::{
     listen::{Address, Listener},
     serve::{ConnectionSettings, ReloadTrigger, ReloadTriggers, Serving},
     telemetry::Metrics,
+    tenants,
 };
 
 /// Time that callers have to read their responses when the store has ended.
@@ -265,6 +266,9 @@ async fn open_and_run(
         backups: store.backups(config),
         metrics,
     });
+    app.warn_of_tenants();
+    let (auth, clock) = (app.auth.clone(), Arc::clone(&app.clock));
+    tasks.spawn(tenants::count::run(auth, Arc::clone(&app.store), clock));
     Ok((app, store, report, tasks))
 }
 

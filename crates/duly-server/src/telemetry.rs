@@ -6,34 +6,38 @@
 pub mod logging;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use duly_core::{
-    Timestamp,
+    Millis, NamespaceName, Timestamp,
+    access::{TenantLimit, TenantLimits, TenantName},
     metric_names::{self as names, ALL, Kind, Metric, OPERATIONS, OUTCOMES},
 };
-use duly_store::{Health, Outcome, Refusal, query::ShardFault};
+use duly_store::{Health, Outcome, Refusal, Stats, query::ShardFault};
 use http::StatusCode;
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use parking_lot::RwLock;
 
-use crate::problem::refusal_texts::OperationKind;
+use crate::{problem::refusal_texts::OperationKind, tenants::Usage};
 
 /// Label of a request that matches no route.
 pub const UNMATCHED: &str = "unmatched";
 
-/// Bounds of every histogram, in seconds: 100 µs to 10 s.
+/// Bounds of histograms, in seconds: 100 µs to 10 s.
 const BUCKETS: [f64; 16] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
 ];
+
+/// The same for a histogram that each namespace has.
+const FEW_BUCKETS: [f64; 3] = [0.1, 1.0, 10.0];
 
 /// Renders the metrics of this process.
 #[derive(Debug, Clone)]
@@ -44,8 +48,10 @@ impl Metrics {
     pub fn install() -> Self {
         static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
         let handle = HANDLE.get_or_init(|| {
-            let recorder =
-                PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap_or_default().build_recorder();
+            let by_namespace = Matcher::Full(names::NAMESPACE_LATENESS_SECONDS.to_owned());
+            let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).unwrap_or_default();
+            let builder = builder.set_buckets_for_metric(by_namespace, &FEW_BUCKETS);
+            let recorder = builder.unwrap_or_default().build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
                 tracing::warn!("another metrics recorder is installed; /metrics stays empty");
@@ -165,7 +171,7 @@ fn parse_resident(status: &str) -> Option<u64> {
 }
 
 /// Counts an operation. The recorder must be installed before the first call.
-pub(crate) fn record_operation(kind: OperationKind, outcome: &Outcome) {
+pub(crate) fn record_operation(kind: OperationKind, namespace: &NamespaceName, outcome: &Outcome) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {
         let pairs = OPERATIONS.iter().flat_map(|k| OUTCOMES.iter().map(move |o| (*k, *o)));
@@ -177,11 +183,71 @@ pub(crate) fn record_operation(kind: OperationKind, outcome: &Outcome) {
         Refusal::Exhausted { limit, .. } | Refusal::QuotaExceeded { quota: limit, .. },
     ) = outcome
     {
-        counter!(names::LIMIT_REFUSALS_TOTAL, "limit" => limit.as_str()).increment(1);
+        static LABELS: Labels = Labels::new();
+        let (own, limit) = (LABELS.of(namespace.as_str()), limit.as_str());
+        counter!(names::LIMIT_REFUSALS_TOTAL, "limit" => limit).increment(1);
+        counter!(names::NAMESPACE_REFUSALS_TOTAL, "namespace" => own, "limit" => limit)
+            .increment(1);
     }
     let index = kind as usize * OUTCOMES.len() + outcome_index(outcome);
     if let Some(counter) = counters.get(index) {
         counter.increment(1);
+    }
+}
+
+/// Counts a refusal at a limit of a tenant.
+pub(crate) fn record_tenant_refusal(tenant: &TenantName, limit: TenantLimit) {
+    static LABELS: Labels = Labels::new();
+    let tenant = LABELS.of(tenant.as_str());
+    counter!(names::TENANT_REFUSALS_TOTAL, "tenant" => tenant, "limit" => limit.as_str())
+        .increment(1);
+}
+
+/// Sets the gauges of a namespace.
+#[expect(clippy::cast_precision_loss)]
+pub(crate) fn set_namespace(name: &NamespaceName, stats: &Stats, now: Timestamp) {
+    let set = |metric: &'static str, value: f64| {
+        gauge!(metric, "namespace" => name.as_str().to_owned()).set(value);
+    };
+    set(names::NAMESPACE_PENDING, stats.pending() as f64);
+    set(names::NAMESPACE_DEAD, stats.dead as f64);
+    let oldest = stats.oldest_due_at.map_or(Millis::ZERO, |due_at| now.saturating_since(due_at));
+    set(names::NAMESPACE_OLDEST_DUE_SECONDS, oldest.to_std().as_secs_f64());
+}
+
+/// Sets the use of the limits of a tenant, as parts of them; 0 for a limit that is not set.
+#[expect(clippy::cast_precision_loss)]
+pub(crate) fn set_tenant_use(name: &TenantName, limits: &TenantLimits, usage: &Usage) {
+    static LABELS: Labels = Labels::new();
+    let label = LABELS.of(name.as_str());
+    for limit in TenantLimit::ALL.into_iter().filter(|_| label != OTHER) {
+        let Some(used) = usage.of(limit) else { continue };
+        let ratio = limits[limit].map_or(0.0, |max| used as f64 / max.max(1) as f64);
+        gauge!(names::TENANT_USE_RATIO, "tenant" => label.clone(), "limit" => limit.as_str())
+            .set(ratio);
+    }
+}
+
+/// Label of names without one of their own.
+const OTHER: &str = "other";
+
+/// Names that have a label of their own: the first [`Labels::MAX`].
+struct Labels(RwLock<BTreeSet<String>>);
+
+impl Labels {
+    const MAX: usize = 100;
+
+    const fn new() -> Self {
+        Self(RwLock::new(BTreeSet::new()))
+    }
+
+    /// Returns the label of a name.
+    fn of(&self, name: &str) -> String {
+        let has_own = self.0.read().contains(name) || {
+            let mut names = self.0.write();
+            names.contains(name) || names.len() < Self::MAX && names.insert(name.to_owned())
+        };
+        if has_own { name.to_owned() } else { OTHER.to_owned() }
     }
 }
 

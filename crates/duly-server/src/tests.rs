@@ -11,8 +11,8 @@ use std::{
 use axum::{Router, body::Body};
 use duly_api::v1::{self, consume_response::Kind, timers_client::TimersClient};
 use duly_core::{
-    Millis, NamespaceName, Schedule, TimerId, env::Clock, schedule::IfExists, schedule::When,
-    shard::ShardId,
+    Millis, NamespaceName, Schedule, TimerId, access::TenantLimits, env::Clock, schedule::IfExists,
+    schedule::When, shard::ShardId,
 };
 use duly_node::Node;
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
@@ -142,6 +142,7 @@ impl TestServer {
             auth,
             addresses: AddressPolicy::with_loopback(),
             limits: Limits {
+                tenant_limits_max: TenantLimits::default(),
                 body_bytes_max: 1024 * 1024,
                 request_memory_max: REQUEST_MEMORY,
                 request_timeout: Duration::from_secs(30),

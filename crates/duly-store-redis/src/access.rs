@@ -24,7 +24,7 @@ use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 
 pub(crate) use self::state::AccessState;
-use self::state::{Records, Snapshot, WriteMode, record};
+use self::state::{Records, Snapshot, WriteMode, changed_record};
 use crate::{
     change::{TRIES, at_once, digits},
     deployment::Deployment,
@@ -135,11 +135,10 @@ impl Deployment {
         if before.records.version != seen {
             return Ok(None);
         }
-        let id = change.id().clone();
+        let changed = vec![changed_record(&change)];
         let mut records = before.records.changed(change, origin, now)?;
         let state = AccessState::new(before.state.version + 1);
         records.version = state.records_version();
-        let changed = vec![record(&id, records.keys.get(&id))];
         let next = Arc::new(Snapshot { state, records });
         let states = [before.state, state];
         let written = self.write_access(COORDINATOR, WriteMode::Changes, states, &changed).await;

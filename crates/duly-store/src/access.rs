@@ -1,4 +1,4 @@
-//! Keys of callers, as a store keeps them.
+//! Keys of callers, and tenants, as a store keeps them.
 //!
 //! 1. Each change increases the version. Version 0 means that the store never had a key.
 //! 2. A change names the version that it is based on, and is refused if there is a newer one. So of two
@@ -12,14 +12,16 @@ use std::collections::BTreeMap;
 
 use duly_core::{
     Invalid, Timestamp,
-    access::{ApiKey, KeyId},
+    access::{ApiKey, KeyId, Tenant, TenantName},
 };
 use serde::{Deserialize, Serialize};
 
 /// Most keys of a store.
 pub const KEYS_MAX: usize = 10_000;
+/// Most tenants of a store.
+pub const TENANTS_MAX: usize = 1_000;
 
-/// The keys of a store.
+/// The keys and tenants of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRecords {
     /// Grows with each change, and names it: two changes never have one version. 0 if the store never had a
@@ -30,6 +32,9 @@ pub struct AccessRecords {
     pub restore: RestoreState,
     /// The keys.
     pub keys: BTreeMap<KeyId, ApiKey>,
+    /// The tenants, which have no namespace in common.
+    #[serde(default)]
+    pub tenants: BTreeMap<TenantName, Tenant>,
 }
 
 /// The state of records that were restored from a backup.
@@ -45,13 +50,17 @@ pub enum RestoreState {
     Confirmed,
 }
 
-/// A change of the keys.
+/// A change of the keys and tenants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccessChange {
     /// Writes a key.
     Put(Box<ApiKey>),
     /// Removes a key.
     Delete(KeyId),
+    /// Writes a tenant.
+    PutTenant(Box<Tenant>),
+    /// Removes a tenant; its namespaces stay.
+    DeleteTenant(TenantName),
 }
 
 /// Place from which a change is made.
@@ -61,16 +70,6 @@ pub enum ChangeOrigin {
     Call,
     /// A command on a store that no server uses.
     Offline,
-}
-
-impl AccessChange {
-    /// Returns the id of the key.
-    pub const fn id(&self) -> &KeyId {
-        match self {
-            Self::Put(key) => &key.id,
-            Self::Delete(id) => id,
-        }
-    }
 }
 
 impl AccessRecords {
@@ -115,10 +114,21 @@ impl AccessRecords {
                 records.keys.insert(key.id.clone(), key);
             }
             AccessChange::Delete(id) => drop(records.keys.remove(&id)),
+            AccessChange::PutTenant(tenant) => {
+                let tenant = tenant.check()?;
+                records.check_namespaces_of(&tenant)?;
+                records.tenants.insert(tenant.name.clone(), tenant);
+            }
+            AccessChange::DeleteTenant(name) => drop(records.tenants.remove(&name)),
         }
         if records.keys.len() > KEYS_MAX {
             let allowed = format!("at most {KEYS_MAX} keys: delete those that are not in use");
             return Err(Invalid::plain("keys", records.keys.len().to_string(), allowed));
+        }
+        if records.tenants.len() > TENANTS_MAX {
+            let allowed =
+                format!("at most {TENANTS_MAX} tenants: delete those that are not in use");
+            return Err(Invalid::plain("tenants", records.tenants.len().to_string(), allowed));
         }
         if origin == ChangeOrigin::Call && !records.has_admin(now) {
             let allowed = "left with at least one enabled key with the role admin in all namespaces \
@@ -127,6 +137,23 @@ impl AccessRecords {
         }
         records.version += 1;
         Ok(records)
+    }
+
+    /// Checks that no other tenant has namespaces of this one.
+    fn check_namespaces_of(&self, tenant: &Tenant) -> Result<(), Invalid> {
+        for other in self.tenants.values().filter(|other| other.name != tenant.name) {
+            for pattern in &tenant.namespaces {
+                if let Some(theirs) = other.namespaces.iter().find(|it| pattern.overlaps(it)) {
+                    let allowed = format!(
+                        "patterns without namespaces of another tenant: {} has {}",
+                        other.name,
+                        theirs.as_str()
+                    );
+                    return Err(Invalid::new("namespaces", pattern.as_str(), allowed));
+                }
+            }
+        }
+        Ok(())
     }
 }
 

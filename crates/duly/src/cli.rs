@@ -21,7 +21,7 @@ use crate::{
     commands::{
         audit, batch, cancel, cluster, config, context, dead, documents, export, get, health,
         import, key, list, metrics, namespace, pull, receive, reschedule, resume, schedule, serve,
-        store, top,
+        store, tenant, top,
     },
     context::{self as selected, select},
     failure::Failure,
@@ -146,6 +146,7 @@ enum Command {
     Import(import::Args),
     Receive(receive::Args),
     Key(key::Args),
+    Tenant(tenant::Args),
     /// Show the key that the command sends, and its rights
     Whoami,
     Audit(audit::Args),
@@ -191,7 +192,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Consumers and receivers", &["lease", "settle", "receive"]),
     ("Namespaces", &["namespace", "dead", "resume", "export", "import"]),
     ("Servers", &["serve", "config", "store", "health", "cluster", "top", "metrics", "bench"]),
-    ("Access", &["context", "key", "whoami", "audit"]),
+    ("Access", &["context", "key", "tenant", "whoami", "audit"]),
     ("Documents", &["openapi", "completions", "man", "help"]),
 ];
 
@@ -248,6 +249,7 @@ impl Cli {
             Command::Import(args) => block_on(async { import::run(args, &session()?).await }),
             Command::Receive(args) => block_on(receive::run(args, printer)),
             Command::Key(args) => key::run(args, printer, session),
+            Command::Tenant(args) => block_on(async { tenant::run(args, &session()?).await }),
             Command::Audit(args) => block_on(async { audit::run(args, &session()?).await }),
             Command::Whoami => block_on(async { key::whoami(&session()?).await }),
             Command::Store(args) => store::run(args, printer, session),
@@ -283,12 +285,13 @@ impl Cli {
             Command::Namespace(args) => args.only_reads(),
             Command::Dead(args) => args.only_reads(),
             Command::Key(args) => args.only_reads(),
+            Command::Tenant(args) => args.only_reads(),
             _ => false,
         };
         if !is_read {
             return Err(Failure::usage(
                 "--watch repeats a command that only reads: get, list, whoami, health, cluster, namespace list, \
-                 get, stats and forecast, dead list, key list and get; `duly top` and `duly audit --follow` \
+                 get, stats and forecast, dead list, key list and get, tenant list and get; `duly top` and `duly audit --follow` \
                  repeat by themselves",
             ));
         }

@@ -29,4 +29,5 @@ pub(crate) mod resume;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod store;
+pub(crate) mod tenant;
 pub(crate) mod top;

@@ -110,6 +110,11 @@ assert call("patch_key", 200, one, body={"disabled": True})["disabled"] is True
 assert call("rotate_key", 200, one, body={"keep_old": "1h"})["key"]["old_secret_until"]
 assert one in [found["id"] for found in call("list_keys", 200, limit=10)["keys"]]
 call("delete_key", 204, one)
+tenant = call("put_tenant", 201, "acme-p", body={"namespaces": ["acme-p-*"], "limits": {"max_pending": 1000}})
+assert tenant["limits"] == {"max_pending": 1000}, tenant
+assert call("get_tenant", 200, "acme-p")["usage"]["pending"] == 0
+assert "acme-p" in [found["name"] for found in call("list_tenants", 200, limit=10)["tenants"]]
+call("delete_tenant", 204, "acme-p")
 deadline = time.monotonic() + 20
 while not [found for found in call("list_audit", 200, limit=100)["records"] if found["operation"] == "DELETE /v1/keys/{id}"]:
     assert time.monotonic() < deadline, "the audit log has no record of it"

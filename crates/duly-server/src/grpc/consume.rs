@@ -100,6 +100,8 @@ impl Consumers {
             );
             return Err(Problem::temporary(Code::ResourceExhausted, detail));
         };
+        let caller = call::caller();
+        let waiting = caller.tenant().map(|tenant| tenant.admit_waiting()).transpose()?;
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
         let reservation = app.budget().empty_reservation();
@@ -115,7 +117,7 @@ impl Consumers {
                     error_sender.send(last).await.ok();
                 },
             }
-            drop(slot);
+            drop((slot, waiting));
         };
         tokio::spawn(async move { scope.run(session).await });
         let polled_responses = PolledResponses::default();

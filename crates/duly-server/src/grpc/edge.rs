@@ -29,6 +29,7 @@ use crate::{
         body::check_content_encoding, budget::Budget,
     },
     telemetry::UNMATCHED,
+    tenants::ConnectionSlot,
 };
 
 /// Path of the cancel by filter, which may be a dry run.
@@ -41,9 +42,9 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let started = Instant::now();
     let method = methods::find(request.uri().path());
     let connection = request.extensions_mut().remove::<Connection>();
-    let (progress, peer) = match connection {
-        Some(Connection { progress, peer, .. }) => (Some(progress), peer),
-        None => (None, Peer::default()),
+    let (progress, peer, slot) = match connection {
+        Some(Connection { progress, peer, slot, .. }) => (Some(progress), peer, slot),
+        None => (None, Peer::default(), ConnectionSlot::default()),
     };
     let peer = app.guard.behind_proxies(peer, request.headers());
     let address = peer.address;
@@ -70,18 +71,19 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err)).and_then(|caller| {
             check_content_encoding(request.headers())?;
             let method = method.ok_or_else(|| unknown(request.uri()))?;
-            method.kind.check_capacity(&app)?;
-            Ok((caller, method, caller_limit(request.headers())?))
+            app.check_tenant(&caller, &slot)?;
+            let budget = match method.kind {
+                CallKind::Reading | CallKind::Change => app.budget_of(&caller),
+                CallKind::Probe => app.probes().clone(),
+                CallKind::Health => app.health().clone(),
+            };
+            method.kind.check_capacity(&budget)?;
+            Ok((caller, method, budget, caller_limit(request.headers())?))
         });
     let response = match checked {
-        Ok((caller, method, caller_limit)) => {
+        Ok((caller, method, budget, caller_limit)) => {
             let server = method.limit(&app);
-            let budget = match method.kind {
-                CallKind::Reading | CallKind::Change => app.budget(),
-                CallKind::Probe => app.probes(),
-                CallKind::Health => app.health(),
-            };
-            let mut request = inbound::bounded(&app, method, budget, request);
+            let mut request = inbound::bounded(&app, method, &budget, request);
             let mut changes_nothing = ChangesNothing::of(method.kind);
             if method.path == CANCEL_MANY {
                 changes_nothing = ChangesNothing::to_be_found();
@@ -90,7 +92,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             let limits = CallTimeLimits { server, caller: caller_limit };
             let notes = audited.as_ref().map(AuditedCall::notes);
             let context = (caller, notes, &changes_nothing);
-            guarded(budget, limits, context, request, next).await
+            guarded(&budget, limits, context, request, next).await
         }
         Err(problem) => refuse(problem),
     };

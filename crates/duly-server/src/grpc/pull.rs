@@ -27,7 +27,7 @@ pub(super) async fn lease(
     let claims = Claims::take(app, namespace, request.check()?).await?;
     let message = claims.shown();
     // If this is refused, the claims are released and do not count as attempts.
-    let reservation = claims.memory.for_response(app.budget(), message.encoded_len())?;
+    let reservation = claims.memory.for_response(&app.budget(), message.encoded_len())?;
     Ok(with_guards(message, reservation, Some(claims.leased)))
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn settle(
     let lease = request.lease.map(|lease| within_settle(lease).map_err(|it| it.within("lease")));
     let lease = lease.transpose()?;
     let count = request.settlements.len();
-    let reservation = reserve_settlements(app.budget(), count)?;
+    let reservation = reserve_settlements(&app.budget(), count)?;
     let within = namespace.clone();
     let checked = run_blocking(count * SETTLEMENT_BYTES, move || {
         Ok(check_settlements(&within, request.settlements))
@@ -52,7 +52,8 @@ pub(super) async fn settle(
         // The settlements count whether or not firings can be leased.
         if let Ok(claims) = Claims::take(app, namespace, call).await {
             message.leased = Some(claims.shown());
-            if let Ok(reservation) = claims.memory.for_response(app.budget(), message.encoded_len())
+            if let Ok(reservation) =
+                claims.memory.for_response(&app.budget(), message.encoded_len())
             {
                 return Ok(with_guards(message, reservation, Some(claims.leased)));
             }

@@ -4,6 +4,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use duly_core::{
     Millis, Settings, TimerId, Timestamp,
+    access::TenantLimits,
     env::Clock,
     rate::{Gcra, Rate},
 };
@@ -12,11 +13,13 @@ use duly_store::Store;
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
-use super::{Backups, budget::Budget, guard::Guard};
+use super::{Backups, Problem, budget::Budget, guard::Guard};
 use crate::{
     audit::Audit,
-    auth::Auth,
+    auth::{Auth, Caller},
+    call,
     telemetry::{Metrics, Routes},
+    tenants::ConnectionSlot,
 };
 
 /// Bytes of all responses of the service's own paths at once, such as `/metrics`. They have a budget of
@@ -52,6 +55,8 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// Namespaces that schedules create, in a second.
     pub implicit_namespaces_per_second: u32,
+    /// The maxima of this server, which limits of tenants cannot exceed.
+    pub tenant_limits_max: TenantLimits,
 }
 
 /// Parts that an [`App`] is made of.
@@ -168,9 +173,26 @@ impl App {
         TimerId::generate(self.clock.now(), random)
     }
 
-    /// Returns the memory budget of requests and responses.
-    pub(crate) fn budget(&self) -> &Budget {
-        &self.0.budget
+    /// Returns the memory budget of requests and responses, for the present call.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget_of(&call::caller())
+    }
+
+    /// Returns the memory budget of requests and responses of a caller.
+    pub(crate) fn budget_of(&self, caller: &Caller) -> Budget {
+        let part = caller.tenant().and_then(|tenant| tenant.budget(&self.0.budget));
+        part.unwrap_or_else(|| self.0.budget.clone())
+    }
+
+    /// Admits a call on a connection within the limits of the caller's tenant.
+    pub(crate) fn check_tenant(
+        &self,
+        caller: &Caller,
+        connection: &ConnectionSlot,
+    ) -> Result<(), Problem> {
+        let Some(tenant) = caller.tenant() else { return Ok(()) };
+        connection.admit(tenant)?;
+        tenant.admit_call(self.clock.boot())
     }
 
     /// Returns the memory budget of responses of the service's own paths.

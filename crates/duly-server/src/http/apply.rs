@@ -22,10 +22,15 @@ impl App {
 
     /// Carries out one command, without creating its namespace.
     pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
-        let kind = OperationKind::of(&command.operation);
         call::note(|notes| notes.items += 1);
+        if self.auth.tenants().of_namespace(command.namespace.as_str()).is_some() {
+            let outcomes = self.apply(&command.namespace.clone(), vec![command]).await?;
+            return outcomes.into_iter().next().ok_or_else(|| Problem::fault("no outcome"));
+        }
+        let kind = OperationKind::of(&command.operation);
+        let namespace = command.namespace.clone();
         let outcome = self.sharded().apply_one(command).await?;
-        telemetry::record_operation(kind, &outcome);
+        telemetry::record_operation(kind, &namespace, &outcome);
         Ok(outcome)
     }
 
@@ -41,7 +46,7 @@ impl App {
         }
         call::note(|notes| notes.items += commands.len() as u64);
         if !commands.iter().any(|command| self.creates(command)) {
-            return Ok(self.apply(commands).await?);
+            return Ok(self.apply(namespace, commands).await?);
         }
         match self.store.get_namespace(namespace.clone()).await? {
             Some(found) => {
@@ -54,14 +59,31 @@ impl App {
             // order among the operations on its id.
             None => self.create_implicitly(namespace.clone()).await?,
         }
-        Ok(self.apply(commands).await?)
+        Ok(self.apply(namespace, commands).await?)
     }
 
-    async fn apply(&self, commands: Vec<Command>) -> duly_store::Result<Vec<Outcome>> {
+    /// Carries out those commands of a namespace that the limits of its tenant allow.
+    async fn apply(
+        &self,
+        namespace: &NamespaceName,
+        commands: Vec<Command>,
+    ) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
-        let outcomes = self.sharded().apply(commands).await?;
+        let tenants = self.auth.tenants();
+        let tenant = tenants.of_namespace(namespace.as_str());
+        let outcomes = match tenant.and_then(|it| it.admit(&commands, self.clock.boot())) {
+            None => self.sharded().apply(commands).await?,
+            Some(admission) => {
+                let admitted = admission.admitted(commands);
+                let outcomes = match admitted.is_empty() {
+                    true => Vec::new(),
+                    false => self.sharded().apply(admitted).await?,
+                };
+                admission.outcomes(outcomes)
+            }
+        };
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
-            telemetry::record_operation(kind, outcome);
+            telemetry::record_operation(kind, namespace, outcome);
         }
         Ok(outcomes)
     }
@@ -78,7 +100,7 @@ impl App {
         let again = commands.clone();
         let shards = commands.iter().map(|command| command.shard(self.store.shards()));
         let shards: Vec<_> = shards.collect();
-        let mut outcomes = self.apply(commands).await?;
+        let mut outcomes = self.apply(namespace, commands).await?;
         let is_gone =
             |outcome: &Outcome| matches!(outcome, Outcome::Refused(Refusal::UnknownNamespace(_)));
         let done: BTreeSet<_> = shards
@@ -93,7 +115,9 @@ impl App {
             .filter(|(position, _)| !done.contains(&shards[*position]))
             .unzip();
         if !positions.is_empty() && self.create_implicitly(namespace.clone()).await.is_ok() {
-            for (position, outcome) in positions.into_iter().zip(self.apply(again).await?) {
+            for (position, outcome) in
+                positions.into_iter().zip(self.apply(namespace, again).await?)
+            {
                 outcomes[position] = outcome;
             }
         }
@@ -107,9 +131,16 @@ impl App {
     }
 
     pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
-        call::caller().check(Action::Namespace).map_err(|problem| {
-            problem.because(&format!("there is no namespace {:?}, and to create it", name.as_str()))
-        })?;
+        let tenants = self.auth.tenants();
+        let tenant = tenants.of_namespace(name.as_str());
+        if !tenant.is_some_and(|tenant| tenant.tenant().implicit_namespaces) {
+            call::caller().check(Action::Namespace).map_err(|problem| {
+                problem.because(&format!(
+                    "there is no namespace {:?}, and to create it",
+                    name.as_str()
+                ))
+            })?;
+        }
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits.implicit_namespaces_per_second;
             let detail = format!(
@@ -120,6 +151,7 @@ impl App {
             );
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
         })?;
+        tenant.map_or(Ok(()), |tenant| tenant.admit_namespace())?;
         let put = Put::IfAbsent(Box::new(self.defaults.clone()));
         let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {

@@ -31,7 +31,7 @@ use super::{
     body::JsonBody,
     response::{self, HandlerResult},
 };
-use crate::messages;
+use crate::{call, messages};
 
 /// Path of the backup. The copy may take longer than other requests.
 pub(super) const BACKUP: &str = "/v1/store/backup";
@@ -172,6 +172,14 @@ impl Backups {
 )]
 pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> HandlerResult {
     let path = PathBuf::from(body.parse::<Backup>().await?.path);
+    if let Some(tenant) = call::caller().tenant() {
+        let detail = format!(
+            "a backup contains the timers of all tenants, so a key of tenant {} cannot make one: ask an \
+             administrator, or export the namespaces",
+            tenant.tenant().name
+        );
+        return Err(Problem::new(Code::PermissionDenied, detail));
+    }
     let make = app.backups.check(&path)?;
     let backups = app.backups.clone();
     let made = task::spawn_blocking(move || backups.make(&*make, &path));

@@ -9,6 +9,7 @@
 //! 4. A response to a change that was made cannot be refused any more. Without capacity it waits until
 //!    it is the only one that exceeds the budget.
 //! 5. Probes and metrics have a second, small budget.
+//! 6. A tenant may have a part of the budget: what its callers reserve counts there and in the whole.
 
 use std::sync::{
     Arc,
@@ -17,7 +18,7 @@ use std::sync::{
 
 use axum::response::Response;
 use bytes::Bytes;
-use duly_core::Code;
+use duly_core::{Code, access::TenantLimit};
 use http_body_util::{BodyExt, Collected};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -40,6 +41,8 @@ struct Inner {
     /// Held by the one response that may exceed the budget.
     overdraft: Arc<Semaphore>,
     oversize: OversizeSemaphore,
+    /// The budget that this one is a part of.
+    whole: Option<Budget>,
 }
 
 /// Bytes that are reserved until this value is dropped.
@@ -54,9 +57,57 @@ pub(crate) struct Reservation {
 impl Budget {
     /// Creates a budget of this number of bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
+        Self::of(None, bytes_max)
+    }
+
+    /// Creates a budget that is a part of this one.
+    pub(crate) fn part(&self, bytes_max: usize) -> Self {
+        Self::of(Some(self.clone()), bytes_max)
+    }
+
+    fn of(whole: Option<Self>, bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
         let (used, oversize) = (AtomicUsize::new(0), OversizeSemaphore::new(bytes_max));
-        Self(Arc::new(Inner { used, bytes_max, overdraft, oversize }))
+        Self(Arc::new(Inner { used, bytes_max, overdraft, oversize, whole }))
+    }
+
+    /// Returns the reserved bytes.
+    pub(crate) fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns its maximum, in bytes.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.0.bytes_max
+    }
+
+    /// Reserves bytes, if each budget then has no more in use than its `capacity`.
+    fn take(&self, bytes: usize, capacity: &dyn Fn(&Self) -> usize) -> Result<(), Problem> {
+        let most = capacity(self);
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
+        let taken = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        let Some(whole) = &self.0.whole else {
+            return taken.map(drop).map_err(|_| over_budget());
+        };
+        taken.map_err(|_| over_part(self.0.bytes_max))?;
+        whole.take(bytes, capacity).inspect_err(|_| {
+            self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        })
+    }
+
+    /// Reserves bytes without a check.
+    fn take_unchecked(&self, bytes: usize) {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.take_unchecked(bytes);
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.give_back(bytes);
+        }
     }
 
     /// Returns the memory of first firings that are larger than their reservation.
@@ -78,7 +129,7 @@ impl Budget {
 
     /// Reserves bytes for memory that is in use already and cannot be refused.
     pub(crate) fn reserve_unchecked(&self, bytes: usize) -> Reservation {
-        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        self.take_unchecked(bytes);
         let mut reservation = self.empty_reservation();
         reservation.bytes = bytes;
         reservation
@@ -86,7 +137,8 @@ impl Budget {
 
     /// Returns the largest body that fits into an unused budget.
     pub(crate) fn largest_body(&self) -> usize {
-        self.capacity_for(usize::MAX)
+        let own = self.capacity_for(usize::MAX);
+        self.0.whole.as_ref().map_or(own, |whole| own.min(whole.largest_body()))
     }
 
     /// Returns the bytes of the budget that may be in use once a reservation of this size is part of it.
@@ -108,14 +160,16 @@ impl Reservation {
         if bytes <= self.bytes {
             return Ok(());
         }
-        self.grow_within(bytes, self.budget.capacity_for(bytes))
+        self.grow_within(bytes, &|budget| budget.capacity_for(bytes))
     }
 
-    fn grow_within(&mut self, bytes: usize, capacity: usize) -> Result<(), Problem> {
+    fn grow_within(
+        &mut self,
+        bytes: usize,
+        capacity: &dyn Fn(&Budget) -> usize,
+    ) -> Result<(), Problem> {
         let more = bytes.saturating_sub(self.bytes);
-        let fits = |used: usize| used.checked_add(more).filter(|sum| *sum <= capacity);
-        let used = &self.budget.0.used;
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map_err(|_| over_budget())?;
+        self.budget.take(more, capacity)?;
         self.bytes += more;
         Ok(())
     }
@@ -128,10 +182,9 @@ impl Reservation {
     /// Grows to the largest size that fits into half of the budget: `bytes`, a quarter of that, and so
     /// on; at least to `least`, which may use more. Returns its bytes.
     pub(crate) fn grow_up_to(&mut self, bytes: usize, least: usize) -> Result<usize, Problem> {
-        let half = self.budget.0.bytes_max / 2;
         let mut wanted = bytes;
         while wanted > least {
-            if self.grow_within(wanted, half).is_ok() {
+            if self.grow_within(wanted, &|budget| budget.0.bytes_max / 2).is_ok() {
                 return Ok(self.bytes);
             }
             wanted /= 4;
@@ -152,13 +205,19 @@ impl Reservation {
         }
         if self.grow_to(bytes).is_err() {
             let more = bytes.saturating_sub(self.bytes);
-            self.budget.0.used.fetch_add(more, Ordering::Relaxed);
+            self.budget.take_unchecked(more);
             self.bytes += more;
         }
     }
 
-    /// Adds another reservation of the same budget.
+    /// Adds another reservation.
     pub(crate) fn join(&mut self, mut other: Self) {
+        if !Arc::ptr_eq(&self.budget.0, &other.budget.0) {
+            // A tenant got its part, or another one, between the two.
+            self.budget.take_unchecked(other.bytes);
+            self.bytes += other.bytes;
+            return;
+        }
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
@@ -174,7 +233,7 @@ impl Reservation {
     /// Releases all but this number of bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
-        self.budget.0.used.fetch_sub(less, Ordering::Relaxed);
+        self.budget.give_back(less);
         self.bytes -= less;
     }
 }
@@ -192,6 +251,16 @@ pub(crate) fn over_budget() -> Problem {
         "too little request memory is free: send smaller or fewer requests at a time, ask for \
          smaller pages, read responses as they arrive, or raise server.request_memory_max",
     )
+}
+
+/// Returns the problem of a full part of the budget.
+fn over_part(bytes_max: usize) -> Problem {
+    let detail = format!(
+        "the calls of your tenant use its {bytes_max} bytes of request memory: send smaller or fewer requests \
+         at a time, read responses as they arrive, or have an administrator raise {} of the tenant",
+        TenantLimit::MaxRequestBytes.as_str()
+    );
+    Problem::temporary(Code::ResourceExhausted, detail)
 }
 
 /// A mark of a response that is counted already.
@@ -234,7 +303,27 @@ mod tests {
     const MIB: usize = 1024 * 1024;
 
     fn used(budget: &Budget) -> usize {
-        budget.0.used.load(Ordering::Relaxed)
+        budget.used()
+    }
+
+    #[test]
+    fn a_full_part_leaves_the_rest_to_others() {
+        let whole = Budget::new(8 * MIB);
+        let part = whole.part(2 * MIB);
+        let mut own = part.reserve(MIB).unwrap();
+        assert_eq!((used(&part), used(&whole)), (MIB, MIB));
+        let refused = part.reserve(MIB).unwrap_err().into_body();
+        assert!(refused.detail.contains("max_request_bytes"), "{}", refused.detail);
+        assert_eq!((used(&part), used(&whole)), (MIB, MIB));
+        assert_eq!(part.largest_body(), 2 * MIB - MIB / 2);
+        let others = whole.reserve(5 * MIB).unwrap();
+        let refused = part.reserve(SMALL_BYTES_MAX + 1).unwrap_err().into_body();
+        assert!(refused.detail.contains("request_memory_max"), "{}", refused.detail);
+        own.join(whole.reserve(1).unwrap());
+        let rest = own.split(MIB);
+        assert_eq!((used(&part), used(&whole)), (MIB + 1, 6 * MIB + 1));
+        drop((own, rest, others));
+        assert_eq!((used(&part), used(&whole)), (0, 0));
     }
 
     #[test]

@@ -18,13 +18,16 @@ use axum::{
 };
 use duly_core::{Code, error_code::Retry};
 use futures::FutureExt;
-use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
+use http::{
+    HeaderValue, Method, StatusCode, Uri,
+    header::{ALLOW, CONNECTION},
+};
 use tokio::time::{Instant, timeout};
 
 use super::{
     App, Problem, WriteProgress, backup,
     body::check_content_encoding,
-    budget::{self, IsCounted},
+    budget::{self, Budget, IsCounted},
     bulk,
     cors::Cors,
     health,
@@ -41,6 +44,7 @@ use crate::{
     auth::{Caller, Identity, Peer, Rule, rules},
     call::{self, SharedNotes},
     telemetry::UNMATCHED,
+    tenants::ConnectionSlot,
 };
 
 /// Time limit of a backup or a repair, which may take long.
@@ -54,9 +58,9 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let cors = Cors::of(&app.guard, request.headers());
     let preflight = cors.preflight(route, request.method(), request.headers());
     let connection = request.extensions_mut().remove::<Connection>();
-    let (progress, kind, peer) = match connection {
-        Some(Connection { progress, kind, peer }) => (Some(progress), kind, peer),
-        None => (None, ConnectionKind::Main, Peer::default()),
+    let (progress, kind, peer, slot) = match connection {
+        Some(Connection { progress, kind, peer, slot }) => (Some(progress), kind, peer, slot),
+        None => (None, ConnectionKind::Main, Peer::default(), ConnectionSlot::default()),
     };
     let peer = app.guard.behind_proxies(peer, request.headers());
     let address = peer.address;
@@ -84,6 +88,13 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Err(problem) => (None, Some(problem)),
     };
     let admitted = admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err));
+    let within = admitted.as_ref().ok().map(|caller| app.check_tenant(caller, &slot));
+    let is_over = matches!(within, Some(Err(_)));
+    let admitted = admitted.and_then(|caller| within.unwrap_or(Ok(())).map(|()| caller));
+    let budget = match &admitted {
+        Ok(caller) => app.budget_of(caller),
+        Err(_) => app.budget_of(&Caller::Unidentified),
+    };
     let checked = admitted.and_then(|caller| {
         check_content_encoding(request.headers())?;
         check_query(route, request.method(), request.uri())?;
@@ -94,7 +105,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         ConnectionKind::Reserve | ConnectionKind::Admin => CallKind::Health,
         ConnectionKind::Main => CallKind::of(route, request.method()),
     };
-    let checked = checked.and_then(|caller| kind.check_capacity(&app).map(|()| caller));
+    let checked = checked.and_then(|caller| kind.check_capacity(&budget).map(|()| caller));
     let (mut request, unread) = unread::watch(request);
     let mut changes_nothing = ChangesNothing::of(kind);
     if route == bulk::PATH {
@@ -117,7 +128,11 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             problem.into_response()
         }
     };
-    let mut response = counted(&app, response, kind).await;
+    let mut response = counted(&app, &budget, response, kind).await;
+    if is_over {
+        // A connection beyond the limit of a tenant does not stay open.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     cors.write_to(&mut response);
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
@@ -160,9 +175,9 @@ impl CallKind {
     ///
     /// A small call may have a large response, which would exceed the budget. So unread responses exceed
     /// it only by the changes that were under way when it became full.
-    pub(crate) fn check_capacity(self, app: &App) -> Result<(), Problem> {
+    pub(crate) fn check_capacity(self, budget: &Budget) -> Result<(), Problem> {
         match self {
-            Self::Change => app.budget().reserve(1).map(drop),
+            Self::Change => budget.reserve(1).map(drop),
             Self::Reading | Self::Probe | Self::Health => Ok(()),
         }
     }
@@ -216,7 +231,7 @@ impl ChangesNothing {
 }
 
 /// Counts the bytes of a response until they are written. A stream counts its own bytes.
-async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
+async fn counted(app: &App, budget: &Budget, response: Response, kind: CallKind) -> Response {
     let Some(bytes) = response.body().size_hint().exact().and_then(|n| usize::try_from(n).ok())
     else {
         return response;
@@ -225,9 +240,9 @@ async fn counted(app: &App, response: Response, kind: CallKind) -> Response {
         return response;
     }
     let reservation = match kind {
-        CallKind::Reading => app.budget().reserve(bytes),
+        CallKind::Reading => budget.reserve(bytes),
         CallKind::Change => {
-            let mut reservation = app.budget().empty_reservation();
+            let mut reservation = budget.empty_reservation();
             reservation.grow_past_budget_to(bytes).await;
             Ok(reservation)
         }

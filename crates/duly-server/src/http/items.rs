@@ -70,7 +70,7 @@ impl Items {
         }
         let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
         let operation = Operation::Import { timer };
-        app.check_receiver(&operation)?;
+        app.check_receiver(namespace, &operation)?;
         Ok((brief(namespace.clone(), operation), OperationKind::Import.into()))
     }
 
@@ -110,7 +110,7 @@ pub(crate) fn command(
     let when = message.when_text().map(Box::from);
     let mut operation = message.check(source, || app.make_id())?;
     let kind = OperationKind::of(&operation);
-    app.check_receiver(&operation).map_err(|invalid| invalid.within(kind.name()))?;
+    app.check_receiver(namespace, &operation).map_err(|invalid| invalid.within(kind.name()))?;
     if let Operation::Schedule { schedule, .. } = &mut operation {
         schedule.spec.trace_parent = trace_parent.map(str::to_owned);
     }

@@ -28,6 +28,7 @@ use super::{
     path::KeyPath,
     query::Query,
     response::{self, HandlerResult},
+    tenants::shown,
     timers::list::page_limit,
 };
 use crate::{auth::Caller, call};
@@ -232,7 +233,7 @@ pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> 
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// The caller: its key and its rights.
+/// The caller: its key and its rights, and the limits and use of its tenant.
 #[utoipa::path(
     get,
     path = "/v1/whoami",
@@ -240,8 +241,9 @@ pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> 
     responses((status = 200, description = "The caller.", body = CallerInfo))
 )]
 pub(crate) async fn whoami(State(app): State<App>) -> HandlerResult {
-    let key = call::caller().key().map(Key::from);
-    response::ok(&CallerInfo { keys_required: app.auth.is_required(), key })
+    let caller = call::caller();
+    let (key, tenant) = (caller.key().map(Key::from), caller.tenant().map(|it| shown(it)));
+    response::ok(&CallerInfo { keys_required: app.auth.is_required(), key, tenant })
 }
 
 fn no_key(id: &KeyId) -> Problem {
@@ -271,6 +273,19 @@ impl App {
         change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<Option<ApiKey>, Problem> {
         call::note(|notes| notes.target = Some(id.to_string()));
+        let changed = self.change_records(|records| {
+            let present = records.keys.get(id);
+            present.map(check_grant).transpose()?;
+            change(present)
+        });
+        Ok(changed.await?.keys.get(id).cloned())
+    }
+
+    /// Changes the keys and tenants, and returns them as they are then. `change` gets the present ones.
+    pub(super) async fn change_records(
+        &self,
+        change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
+    ) -> Result<AccessRecords, Problem> {
         if !self.auth.is_required() {
             let detail = "this server requires no keys, so it cannot know who may create the first \
                           one: stop it and run `duly key create --admin --data DIR`, or set \
@@ -281,10 +296,8 @@ impl App {
             let records = self.auth.records();
             // The body may have taken long.
             call::caller().check_still_valid(self.now())?;
-            let present = records.keys.get(id);
-            present.map(check_grant).transpose()?;
-            if let Some(changed) = self.change_access(records.version, change(present)?).await? {
-                return Ok(changed.keys.get(id).cloned());
+            if let Some(changed) = self.change_access(records.version, change(&records)?).await? {
+                return Ok(changed);
             }
         }
         let detail = "other callers kept changing keys: nothing was done, repeat the call";

@@ -214,8 +214,13 @@ impl App {
         let keeps = settings.signing_secrets.is_none() && !reset.iter().any(is_secret);
         let secrets = if keeps { Secrets::Keep } else { Secrets::Set };
         let settings = Box::new(settings.over(self.defaults.clone(), &self.defaults, reset)?);
-        self.check_settings(&settings, None)?;
+        self.check_settings(&name, &settings, None)?;
         let _turn = self.patches().lock().await;
+        if let Some(tenant) = self.auth.tenants().of_namespace(name.as_str())
+            && self.store.get_namespace(name.clone()).await?.is_none()
+        {
+            tenant.admit_namespace()?;
+        }
         Ok(self.store.put_namespace(name, Put::Replace { settings, secrets }).await?)
     }
 
@@ -306,7 +311,7 @@ impl App {
         let _turn = self.patches().lock().await;
         let present = self.namespace(name.clone()).await?;
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
-        self.check_settings(&settings, Some(&present.settings))?;
+        self.check_settings(&name, &settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };
         let (namespace, _) = self.store.put_namespace(name, put).await?;
         Ok(namespace)

@@ -1,4 +1,4 @@
-//! Reads the path of a request: a namespace, a timer in one, or a key.
+//! Reads the path of a request: a namespace, a timer in one, a key or a tenant.
 //!
 //! Segments are split before they are decoded, so an id may hold `/` as `%2F`.
 
@@ -6,7 +6,10 @@ use axum::{
     extract::{FromRequestParts, RawPathParams},
     http::request::Parts,
 };
-use duly_core::{Invalid, NamespaceName, TimerId, access::KeyId};
+use duly_core::{
+    Invalid, NamespaceName, TimerId,
+    access::{KeyId, TenantName},
+};
 
 use super::Problem;
 use crate::call;
@@ -27,6 +30,18 @@ pub(crate) struct TimerPath {
 /// The key in the path.
 #[derive(Debug, Clone)]
 pub(super) struct KeyPath(pub(super) KeyId);
+
+/// The tenant in the path.
+#[derive(Debug, Clone)]
+pub(super) struct TenantPath(pub(super) TenantName);
+
+impl<S: Send + Sync> FromRequestParts<S> for TenantPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(TenantName::new(param(&decoded(parts, state).await?, "tenant"))?))
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
     type Rejection = Problem;

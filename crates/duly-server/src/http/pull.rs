@@ -99,7 +99,10 @@ impl Claims {
         namespace: NamespaceName,
         lease: LeaseCall,
     ) -> Result<Self, Problem> {
-        let memory = Arc::new(LeaseReservation::new(app.budget()));
+        let caller = call::caller();
+        let tenant = caller.tenant().filter(|_| !lease.wait.is_zero());
+        let _slot = tenant.map(|tenant| tenant.admit_waiting()).transpose()?;
+        let memory = Arc::new(LeaseReservation::new(&app.budget()));
         let request = LeaseRequest {
             namespace,
             max: lease.max,
@@ -127,7 +130,7 @@ impl Claims {
         app: &App,
         body: impl FnOnce(LeaseResponse) -> T + Send + 'static,
     ) -> HandlerResult {
-        let mut reservation = self.memory.for_firings(app.budget(), &self.leased.firings)?;
+        let mut reservation = self.memory.for_firings(&app.budget(), &self.leased.firings)?;
         let own = reservation.split(reservation.bytes() / 2);
         let bytes = self.leased.firings.iter().map(Firing::bytes).sum::<u64>();
         let (text, leased) =
@@ -161,7 +164,7 @@ pub(crate) async fn settle(
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
-    let (budget, within) = (app.budget().clone(), namespace.clone());
+    let (budget, within) = (app.budget(), namespace.clone());
     let SettleBody { checked, lease, reservation } =
         body.read(move |text| read_settle(&within, &budget, text)).await?;
     let results = app.settle_many(checked).await?.into_iter().map(settle_result).collect();

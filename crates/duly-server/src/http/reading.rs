@@ -92,7 +92,7 @@ impl App {
         id: TimerId,
     ) -> Result<ReadResult<TimerView>, Problem> {
         let shard = self.sharded().shard_of(&namespace, id.as_str());
-        let mut reservation = reserve_one_timer(self.budget())?;
+        let mut reservation = reserve_one_timer(&self.budget())?;
         for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
             match self.store.get(shard, name, id.clone(), half(&reservation)).await {

@@ -4,7 +4,10 @@
 //! call checks the parts of a URL that need no look-up: a host that is an address, and the port. Names
 //! are looked up only for attempts, because their addresses at that time count.
 
-use duly_core::{Destination, Invalid, Settings, destination::HttpDestination, schedule::Change};
+use duly_core::{
+    Destination, Invalid, NamespaceName, Settings, access::HostPattern,
+    destination::HttpDestination, schedule::Change,
+};
 use duly_sink::http::address::AddressKind;
 use duly_store::Operation;
 use url::{Position, Url};
@@ -16,7 +19,11 @@ impl App {
     ///
     /// # Errors
     /// When the rules of this server do not allow the receiver.
-    pub(crate) fn check_receiver(&self, operation: &Operation) -> Result<(), Invalid> {
+    pub(crate) fn check_receiver(
+        &self,
+        namespace: &NamespaceName,
+        operation: &Operation,
+    ) -> Result<(), Invalid> {
         let receiver = match operation {
             Operation::Schedule { schedule, .. } => schedule.spec.destination.as_ref(),
             Operation::Import { timer } => timer.spec.destination.as_ref(),
@@ -26,7 +33,7 @@ impl App {
             },
             _ => None,
         };
-        receiver.map_or(Ok(()), |to| self.check_destination(to))
+        receiver.map_or(Ok(()), |to| self.check_destination(namespace, to))
     }
 
     /// Checks the receivers of settings, except unchanged ones: a newer rule does not prevent other
@@ -36,28 +43,38 @@ impl App {
     /// The errors of [`App::check_receiver`].
     pub(super) fn check_settings(
         &self,
+        namespace: &NamespaceName,
         settings: &Settings,
         present: Option<&Settings>,
     ) -> Result<(), Invalid> {
         if present.is_none_or(|present| present.destination != settings.destination) {
-            self.check_destination(&settings.destination)?;
+            self.check_destination(namespace, &settings.destination)?;
         }
         match &settings.fallback {
             Some(second) if present.is_none_or(|it| it.fallback.as_ref() != Some(second)) => {
-                self.check_http(&second.destination, "fallback.destination")
+                self.check_http(namespace, &second.destination, "fallback.destination")
             }
             _ => Ok(()),
         }
     }
 
-    fn check_destination(&self, to: &Destination) -> Result<(), Invalid> {
+    fn check_destination(
+        &self,
+        namespace: &NamespaceName,
+        to: &Destination,
+    ) -> Result<(), Invalid> {
         match to {
-            Destination::Http(http) => self.check_http(http, "destination"),
+            Destination::Http(http) => self.check_http(namespace, http, "destination"),
             Destination::Pull => Ok(()),
         }
     }
 
-    fn check_http(&self, http: &HttpDestination, field: &str) -> Result<(), Invalid> {
+    fn check_http(
+        &self,
+        namespace: &NamespaceName,
+        http: &HttpDestination,
+        field: &str,
+    ) -> Result<(), Invalid> {
         let rules = &self.addresses;
         let url = http.url();
         let field = || format!("{field}.http.url");
@@ -68,6 +85,19 @@ impl App {
             };
             let allowed = format!("{place} ({} is {})", refused.address, refused.kind.as_str());
             return Err(Invalid::new(field(), shown(url), allowed));
+        }
+        if let Some(tenant) = self.auth.tenants().of_namespace(namespace.as_str()) {
+            let tenant = tenant.tenant();
+            if !tenant.permits_host(url.host_str().unwrap_or_default()) {
+                let hosts = tenant.destinations.iter().flatten().map(HostPattern::as_str);
+                let hosts: Vec<_> = hosts.collect();
+                let allowed = format!(
+                    "at a host that tenant {} may send to ({}); an administrator can add one",
+                    tenant.name,
+                    if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }
+                );
+                return Err(Invalid::new(field(), shown(url), allowed));
+            }
         }
         let port = url.port_or_known_default().unwrap_or_default();
         rules.check_port(port).map_err(|_| {

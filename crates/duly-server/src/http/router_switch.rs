@@ -15,7 +15,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
 
 use super::{PROBES, Problem, WriteProgress};
-use crate::auth::Peer;
+use crate::{auth::Peer, tenants::ConnectionSlot};
 
 type RouterService = TowerToHyperService<Router>;
 
@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) kind: ConnectionKind,
     /// The address of the caller.
     pub(crate) peer: Peer,
+    /// Its place among the connections of a tenant.
+    pub(crate) slot: ConnectionSlot,
 }
 
 /// The routers of one connection.

@@ -46,6 +46,7 @@ pub(crate) async fn schedule_timer(
     body: JsonBody,
 ) -> HandlerResult {
     let (reader, trace_parent) = (app.clone(), trace_parent(&headers));
+    let within = namespace.clone();
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
@@ -54,7 +55,7 @@ pub(crate) async fn schedule_timer(
             let (mut schedule, if_exists) = (Box::new(checked.0), checked.1);
             schedule.spec.trace_parent = trace_parent;
             let operation = Operation::Schedule { schedule, if_exists };
-            reader.check_receiver(&operation)?;
+            reader.check_receiver(&within, &operation)?;
             Ok((operation, when))
         })
         .await?;
@@ -97,13 +98,13 @@ pub(crate) async fn reschedule_timer(
     timer: TimerPath,
     body: JsonBody,
 ) -> HandlerResult {
-    let reader = app.clone();
+    let (reader, within) = (app.clone(), timer.namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
             let operation = change.check(MessageFormat::Json, Some(timer.id))?;
-            reader.check_receiver(&operation)?;
+            reader.check_receiver(&within, &operation)?;
             Ok((operation, when))
         })
         .await?;

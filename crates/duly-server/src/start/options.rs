@@ -7,7 +7,10 @@ use duly_sink::http::{
     options::{Bounds, Credentials, Proxy, Resolves, Timeouts},
 };
 
-use duly_core::Settings;
+use duly_core::{
+    Settings,
+    access::{TenantLimit, TenantLimits},
+};
 use duly_store::Store;
 use jsonwebtoken::Algorithm;
 
@@ -60,7 +63,19 @@ pub(super) fn http_limits(config: &Config) -> Limits {
         body_bytes_max: config.server.body_bytes_max.as_usize(),
         request_memory_max: or_eighth(config.server.request_memory_max),
         request_timeout: config.server.request_timeout.to_std(),
+        tenant_limits_max: tenant_limits_max(config),
     }
+}
+
+/// Returns the maxima of limits of tenants: what the server has in all.
+fn tenant_limits_max(config: &Config) -> TenantLimits {
+    let request_memory = or_eighth(config.server.request_memory_max);
+    let of = |number: usize| Some(number as u64);
+    TenantLimits::default()
+        .with(TenantLimit::MaxNamespaces, of(config.limits.namespaces_max.as_usize()))
+        .with(TenantLimit::MaxConnections, of(config.server.connections_max.as_usize()))
+        .with(TenantLimit::MaxWaitingCalls, of(config.delivery.pull_waiters_max.as_usize()))
+        .with(TenantLimit::MaxRequestBytes, of(request_memory))
 }
 
 /// Returns the bounds of backups.

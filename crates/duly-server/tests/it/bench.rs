@@ -128,6 +128,7 @@ impl Bench {
                 ..AddressPolicy::with_loopback()
             },
             limits: Limits {
+                tenant_limits_max: duly_core::access::TenantLimits::default(),
                 body_bytes_max,
                 request_memory_max: 256 * 1024 * 1024,
                 request_timeout: Duration::from_secs(30),

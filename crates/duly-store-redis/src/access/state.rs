@@ -1,12 +1,17 @@
-//! States of the keys, and the keys in a state.
+//! States of the keys, and the keys and tenants in a state.
 
-use duly_core::access::{ApiKey, KeyId};
-use duly_store::{AccessRecords, Result};
+use std::collections::BTreeMap;
+
+use duly_core::access::{KeyId, TenantName};
+use duly_store::{AccessChange, AccessRecords, Result};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{error::damaged, reply::Reply};
 
 /// Begins the id of a key's record.
 const KEY: &str = "key:";
+/// Begins the id of a tenant's record.
+const TENANT: &str = "tenant:";
 /// Bits of a tag.
 const TAG_BITS: u32 = 24;
 
@@ -83,15 +88,13 @@ impl Snapshot {
             WriteMode::Changes => self.records.clone(),
         };
         for (id, record) in changed {
-            let id = id.strip_prefix(KEY).and_then(|id| KeyId::new(id).ok());
-            let id = id.ok_or_else(|| damaged("the id of a key"))?;
-            if record.is_empty() {
-                records.keys.remove(&id);
-                continue;
+            let key = id.strip_prefix(KEY).map(KeyId::new);
+            let tenant = id.strip_prefix(TENANT).map(TenantName::new);
+            match (key, tenant) {
+                (Some(Ok(key)), _) => apply(&mut records.keys, key, &record, &id)?,
+                (_, Some(Ok(tenant))) => apply(&mut records.tenants, tenant, &record, &id)?,
+                _ => return Err(damaged(format!("the id of a record of keys: {id:?}"))),
             }
-            let key: ApiKey = serde_json::from_slice(&record)
-                .map_err(|error| damaged(format!("key {id}: {error}")))?;
-            records.keys.insert(id, key);
         }
         records.version = state.records_version();
         Ok(Self { state, records })
@@ -99,12 +102,39 @@ impl Snapshot {
 
     /// Returns all records.
     pub(super) fn all(&self) -> Records {
-        self.records.keys.iter().map(|(id, key)| record(id, Some(key))).collect()
+        let AccessRecords { keys, tenants, .. } = &self.records;
+        let keys = keys.iter().map(|(id, key)| (format!("{KEY}{id}"), text(key)));
+        let tenants = tenants.iter().map(|(name, it)| (format!("{TENANT}{name}"), text(it)));
+        keys.chain(tenants).collect()
     }
 }
 
-/// Returns the record of a key; `None` removes it.
-pub(super) fn record(id: &KeyId, key: Option<&ApiKey>) -> (String, Vec<u8>) {
-    let record = key.map(|key| serde_json::to_vec(key).expect("keys are JSON"));
-    (format!("{KEY}{id}"), record.unwrap_or_default())
+/// Writes a record into a map; an empty one is removed.
+fn apply<K: Ord, V: DeserializeOwned>(
+    map: &mut BTreeMap<K, V>,
+    key: K,
+    record: &[u8],
+    id: &str,
+) -> Result<()> {
+    if record.is_empty() {
+        map.remove(&key);
+        return Ok(());
+    }
+    let value = serde_json::from_slice(record);
+    map.insert(key, value.map_err(|error| damaged(format!("{id}: {error}")))?);
+    Ok(())
+}
+
+/// Returns the record that a change writes, as it was checked; an empty one is removed.
+pub(super) fn changed_record(change: &AccessChange) -> (String, Vec<u8>) {
+    match change {
+        AccessChange::Put(key) => (format!("{KEY}{}", key.id), text(key)),
+        AccessChange::Delete(id) => (format!("{KEY}{id}"), Vec::new()),
+        AccessChange::PutTenant(tenant) => (format!("{TENANT}{}", tenant.name), text(tenant)),
+        AccessChange::DeleteTenant(name) => (format!("{TENANT}{name}"), Vec::new()),
+    }
+}
+
+fn text(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("keys and tenants are JSON")
 }

@@ -1,8 +1,11 @@
-//! Keys of callers: changes are ordered, leave an administrator, and stay. The audit log stays too.
+//! Keys of callers and tenants: changes are ordered, leave an administrator, and stay. The audit log stays too.
 
 use duly_core::{
     Timestamp,
-    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
+    access::{
+        Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role, Tenant, TenantLimit,
+        TenantLimits, TenantName,
+    },
 };
 
 use super::{CaseResult, Harness, Restart, scene::Scene};
@@ -13,6 +16,16 @@ fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
     let rights = (actions, vec![NamespacePattern::all()]);
     let created = (Timestamp::saturating_from_unix_ms(1_800_000_000_000), "offline".to_owned());
     Box::new(ApiKey::new(&presented, format!("key {digit}"), rights, created))
+}
+
+fn tenant(name: &str, pattern: &str) -> Box<Tenant> {
+    Box::new(Tenant {
+        name: TenantName::new(name).unwrap(),
+        namespaces: vec![NamespacePattern::new(pattern).unwrap()],
+        limits: TenantLimits::default().with(TenantLimit::MaxPending, Some(5)),
+        implicit_namespaces: true,
+        destinations: None,
+    })
 }
 
 async fn change(
@@ -47,8 +60,14 @@ pub(super) async fn p10_keys_change_in_one_order(harness: &dyn Harness) -> CaseR
     let last = change(&*store, second.version, AccessChange::Delete(admin.id.clone())).await;
     assert!(matches!(last, Err(Error::Invalid(_))), "the last administrator stays: {last:?}");
     assert_eq!(records(&*store).await, second, "a refused change changes nothing");
+    let acme = AccessChange::PutTenant(tenant("acme", "acme-*"));
+    let with = change(&*store, second.version, acme).await.expect("taken").expect("the newest");
+    assert_eq!(with.tenants.len(), 1);
+    let other = change(&*store, with.version, AccessChange::PutTenant(tenant("b", "a*"))).await;
+    assert!(matches!(other, Err(Error::Invalid(_))), "a namespace has one tenant: {other:?}");
+    assert_eq!(records(&*store).await, with);
     let offline = AccessChange::Delete(admin.id.clone());
-    let third = store.change_access(second.version, offline, ChangeOrigin::Offline).await;
+    let third = store.change_access(with.version, offline, ChangeOrigin::Offline).await;
     let third = third.expect("taken").expect("the newest");
     assert!(!third.keys.contains_key(&admin.id));
     assert_eq!(records(&*store).await, third);
@@ -59,7 +78,13 @@ pub(super) async fn p1_keys_are_there_after_a_kill(harness: &dyn Harness) -> Cas
     let scene = Scene::new(harness).await;
     let (admin, removed) = (key(1, Actions::all()), key(2, Role::Consumer.actions()));
     let puts = [admin.clone(), removed.clone()].map(AccessChange::Put);
-    let changes = puts.into_iter().chain([AccessChange::Delete(removed.id.clone())]);
+    let (kept, deleted) = (tenant("acme", "acme-*"), tenant("b", "b-*"));
+    let changes = puts.into_iter().chain([
+        AccessChange::Delete(removed.id.clone()),
+        AccessChange::PutTenant(kept.clone()),
+        AccessChange::PutTenant(deleted.clone()),
+        AccessChange::DeleteTenant(deleted.name.clone()),
+    ]);
     let mut newest = AccessRecords::default();
     for next in changes {
         let changed = change(&*harness.store(), newest.version, next).await;
@@ -72,6 +97,7 @@ pub(super) async fn p1_keys_are_there_after_a_kill(harness: &dyn Harness) -> Cas
         let found = records(&*harness.store()).await;
         assert_eq!(found, newest, "{how:?}");
         assert_eq!((found.keys.len(), &found.keys[&admin.id]), (1, &*admin));
+        assert_eq!((found.tenants.len(), &found.tenants[&kept.name]), (1, &*kept));
     }
     CaseResult::Whole
 }

@@ -63,7 +63,7 @@ pub(super) async fn p10_no_more_pending_timers_than_allowed(harness: &dyn Harnes
     };
     let reason = refusal.to_string();
     assert!(
-        reason.ends_with("or raise limits.namespace.max_pending"),
+        reason.ends_with("or raise limits.namespace.max_pending (action namespace)"),
         "it names the limit: {reason}"
     );
     let outcomes = scene.apply_all(vec![make("a", 60), make("a", 70)]).await;

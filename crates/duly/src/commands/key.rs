@@ -32,6 +32,7 @@ use rand::Rng as _;
 use reqwest::Method;
 use serde_json::json;
 
+use super::tenant;
 use crate::{
     Outcome,
     args::{Confirm, values},
@@ -410,7 +411,10 @@ async fn print_key(session: &Session, call: crate::http::Call<'_>) -> Outcome {
 pub(crate) async fn whoami(session: &Session) -> Outcome {
     let screen = session.printer.screen;
     let text = |who: CallerInfo| match who.key {
-        Some(key) => table::of_pairs(screen, pairs(&key)),
+        Some(key) => {
+            let tenant = who.tenant.as_ref().map(tenant::pairs).unwrap_or_default();
+            table::of_pairs(screen, pairs(&key).into_iter().chain(tenant))
+        }
         None => "the server requires no key: every caller may do everything\n".to_owned(),
     };
     session.print(session.http.service(Method::GET, &["whoami"]), text).await

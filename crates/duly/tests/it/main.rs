@@ -26,6 +26,7 @@ mod serve;
 mod settings;
 mod startup;
 mod store;
+mod tenants;
 mod terminal;
 mod timers;
 mod tools;

@@ -260,7 +260,7 @@ fn every_refusal_reads_the_same_on_every_store_and_interface() {
     assert_eq!(
         text("one more of one"),
         "namespace case-4 has 1 pending timers, its limit: cancel some, wait until some have fired, \
-         or raise limits.namespace.max_pending"
+         or raise limits.namespace.max_pending (action namespace)"
     );
     assert!(text("cancel of absent").starts_with("there is no timer \"t\" in namespace case-"));
     assert!(text("fire of dead").starts_with("timer \"t\" is a dead letter: "));

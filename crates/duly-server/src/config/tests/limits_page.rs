@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use duly_core::{
-    Code, Millis, Timestamp, destination, headers, ids, limits, namespace, payload,
+    Code, Millis, Timestamp,
+    access::{NamespacePattern, TENANT_LIST_MAX, Tenant, TenantLimit, TenantLimits, TenantName},
+    destination, headers, ids, limits, namespace, payload,
     retry::{self, Exponential},
     schedule, timer,
 };
@@ -28,9 +30,10 @@ const NOT_LIMITS: [&str; 6] = [
     key!(store.connections),
 ];
 
-const SCOPES: [&str; 9] = [
+const SCOPES: [&str; 10] = [
     "timer",
     "namespace",
+    "tenant",
     "lane",
     "request",
     "connection",
@@ -52,7 +55,8 @@ fn page() -> String {
 fn limits_of_the_code() -> BTreeMap<String, Bounds> {
     let configured = KEYS.iter().filter(|key| is_limit(key));
     let configured = configured.map(|key| (key.name.clone(), (key.default_text(), bounds(key))));
-    configured.chain(limits_of_a_namespace()).chain(fixed_limits()).collect()
+    let of_settings = limits_of_a_namespace().into_iter().chain(limits_of_a_tenant());
+    configured.chain(of_settings).chain(fixed_limits()).collect()
 }
 
 fn is_limit(key: &Key) -> bool {
@@ -113,6 +117,32 @@ fn limits_of_a_namespace() -> Vec<(String, Bounds)> {
         .collect()
 }
 
+fn limits_of_a_tenant() -> Vec<(String, Bounds)> {
+    let accepts = |limit: TenantLimit, value: u64| {
+        let namespaces = vec![NamespacePattern::all()];
+        let limits = TenantLimits::default().with(limit, Some(value));
+        let name = TenantName::new("acme").unwrap();
+        let (implicit_namespaces, destinations) = (false, None);
+        let tenant = Tenant { name, namespaces, limits, implicit_namespaces, destinations };
+        tenant.check().is_ok()
+    };
+    let row = |limit: TenantLimit| {
+        let accepts = |value| accepts(limit, value);
+        let least = u64::from(!accepts(0));
+        assert!(accepts(least));
+        let most = u64::from(u32::MAX);
+        let allowed = match accepts(u64::MAX) {
+            true => format!("from {least}"),
+            false => {
+                assert!(accepts(most) && !accepts(most + 1));
+                format!("from {least} to {most}")
+            }
+        };
+        (format!("{} of a tenant", limit.as_str()), ("none".to_owned(), allowed))
+    };
+    TenantLimit::ALL.into_iter().map(row).collect()
+}
+
 fn accepts(scope: &str, field: &str, value: &Value) -> bool {
     let limits = json!({ "limits": { scope: { field: value } } });
     let settings = serde_json::from_value::<NamespaceSettings>(limits);
@@ -149,6 +179,10 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         (name, default.to_string(), allowed)
     };
     let rows = [
+        fixed("keys of callers", most(duly_store::access::KEYS_MAX as u64)),
+        fixed("tenants", most(duly_store::access::TENANTS_MAX as u64)),
+        fixed("patterns of a tenant", range(&1, &TENANT_LIST_MAX)),
+        fixed("hosts of a tenant's destinations", most(TENANT_LIST_MAX as u64)),
         fixed("bytes of a timer id", bytes(ids::TIMER_ID_BYTES_MAX)),
         fixed("characters of a namespace name", most(ids::NAMESPACE_CHARS_MAX as u64)),
         fixed("due time", range(&day(Timestamp::MIN), &day(Timestamp::MAX))),

@@ -200,7 +200,7 @@ impl Session {
 
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
         self.app.audit.check_writable()?;
-        let reservation = reserve_settlements(self.app.budget(), settlements.len())?;
+        let reservation = reserve_settlements(&self.app.budget(), settlements.len())?;
         let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
         let checked =
             run_blocking(bytes, move || Ok(check_settlements(&namespace, settlements))).await?;
@@ -260,7 +260,7 @@ impl Session {
     fn lease(&self) -> LeaseFuture {
         let (app, responses, not_before) =
             (self.app.clone(), self.responses.clone(), self.not_before);
-        let memory = Arc::new(LeaseReservation::new(app.budget()));
+        let memory = Arc::new(LeaseReservation::new(&app.budget()));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
             max: self.capacity(),
@@ -292,7 +292,8 @@ impl Session {
         let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let response = v1::ConsumeResponse { kind };
-        let Ok(reservation) = memory.for_response(self.app.budget(), response.encoded_len()) else {
+        let Ok(reservation) = memory.for_response(&self.app.budget(), response.encoded_len())
+        else {
             // The claims are released for later, and do not count as attempts.
             self.not_before = Instant::now() + FULL_WAIT;
             return;

@@ -195,7 +195,15 @@ fn keys() -> Vec<Call> {
         "not_before": "2026-01-01T00:00:00Z", "expires_in": "90d"
     });
     let patch = json!({"name": "k", "disabled": true, "expires_at": null, "networks": []});
+    let tenant = json!({
+        "namespaces": ["acme-*"], "limits": {"max_pending": 5, "call_per_second": 3},
+        "implicit_namespaces": true, "destinations": ["*.example.com"]
+    });
     vec![
+        asking(call("GET", "/v1/tenants", Sent::Nothing), "limit=5&cursor=acme"),
+        call("GET", "/v1/tenants/{tenant}", Sent::Nothing),
+        call("PUT", "/v1/tenants/{tenant}", Sent::Document(tenant)),
+        call("DELETE", "/v1/tenants/{tenant}", Sent::Nothing),
         call("POST", all, Sent::Document(create)),
         asking(call("GET", all, Sent::Nothing), "limit=5&cursor=0123456789"),
         call("GET", one, Sent::Nothing),

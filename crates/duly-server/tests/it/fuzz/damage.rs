@@ -307,7 +307,11 @@ impl Draft {
     /// Returns the request. Characters that a URI cannot hold are escaped.
     pub(super) fn request(self) -> Request<axum::body::Body> {
         let [namespace, id] = &self.names;
-        let path = self.path.replace("{namespace}", namespace).replace("{id}", id);
+        let path = self
+            .path
+            .replace("{namespace}", namespace)
+            .replace("{id}", id)
+            .replace("{tenant}", "acme");
         let query = self.query.join("&");
         let mark = if query.is_empty() { "" } else { "?" };
         let uri = format!("{path}{mark}{query}");

@@ -1,0 +1,418 @@
+//! Tenants at this node: what they use, and the refusals at their limits.
+//!
+//! 1. Calls, connections, waiting calls and memory are those of the tenant of the caller's key. Each node counts
+//!    its own.
+//! 2. Namespaces, timers and schedules are those of the tenant of the namespace, for calls of every key.
+//!    [`count::run`] counts them about every second, over all shards. What this node has let in since then is
+//!    added. So one node exceeds a limit by what it lets in during a count, and others by what they let in
+//!    between two counts.
+
+pub(crate) mod count;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use duly_core::{
+    Millis, Refusal, Timestamp,
+    access::{ApiKey, KeyId, NamespacePattern, Tenant, TenantLimit, TenantLimits, TenantName},
+    rate::{Gcra, Rate},
+    refusal::wait_of,
+};
+use duly_store::{AccessRecords, Command, Operation, Outcome};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    http::{Problem, budget::Budget},
+    telemetry,
+};
+
+/// Wait before a repetition at a limit of what a tenant has: some of it may be gone by then.
+const WAIT: Millis = Millis::from_secs(1);
+/// Size of a pending timer besides its payload and headers, as an estimate.
+const TIMER_BYTES: u64 = 128;
+
+/// The tenants of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    by_name: BTreeMap<TenantName, Arc<TenantState>>,
+    /// By the name, or the beginning of names, of a pattern. No pattern has a namespace of another one.
+    by_pattern: BTreeMap<String, (NamespacePattern, Arc<TenantState>)>,
+    by_key: HashMap<KeyId, Arc<TenantState>>,
+}
+
+/// A tenant at this node.
+#[derive(Debug)]
+pub(crate) struct TenantState {
+    tenant: RwLock<Arc<Tenant>>,
+    counts: Mutex<Counts>,
+    calls: Mutex<Gcra>,
+    connections: AtomicUsize,
+    waiting: AtomicUsize,
+    budget: Mutex<Option<Budget>>,
+}
+
+/// What the namespaces of a tenant have.
+#[derive(Debug, Default)]
+struct Counts {
+    /// As counted last.
+    counted: Use,
+    counted_at: Option<Timestamp>,
+    /// What this node has let in since then.
+    since: Use,
+    schedules: Gcra,
+}
+
+/// What the namespaces of a tenant have, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) namespaces: u64,
+    pub(crate) pending: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) dead: u64,
+}
+
+/// What a tenant uses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) counted: Use,
+    pub(crate) counted_at: Option<Timestamp>,
+    pub(crate) connections: usize,
+    pub(crate) waiting: usize,
+    pub(crate) request_bytes: usize,
+}
+
+/// A connection or a waiting call of a tenant, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    state: Arc<TenantState>,
+    kind: SlotKind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum SlotKind {
+    Connection,
+    WaitingCall,
+}
+
+/// The slot of a connection, once a caller of a tenant has called on it; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConnectionSlot(Arc<Mutex<Option<Slot>>>);
+
+/// Schedules that were let in, or refused, before they go to the store.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    state: Arc<TenantState>,
+    /// For each command its refusal, or the bytes that were added for it.
+    commands: Vec<Result<Option<u64>, Refusal>>,
+}
+
+impl Tenants {
+    /// Returns the tenants of these records. What is known of the present ones is kept.
+    pub(crate) fn new(records: &AccessRecords, present: &Self) -> Self {
+        let mut tenants = Self::default();
+        for (name, tenant) in &records.tenants {
+            let state = match present.by_name.get(name) {
+                Some(state) => Arc::clone(state),
+                None => Arc::new(TenantState::new(tenant.clone())),
+            };
+            *state.tenant.write() = Arc::new(tenant.clone());
+            for pattern in &tenant.namespaces {
+                let place = (pattern.clone(), Arc::clone(&state));
+                tenants.by_pattern.insert(pattern.stem().to_owned(), place);
+            }
+            let keys = records.keys.values().filter(|key| tenant.has_key(key));
+            let of_tenant = |key: &ApiKey| (key.id.clone(), Arc::clone(&state));
+            tenants.by_key.extend(keys.map(of_tenant));
+            tenants.by_name.insert(name.clone(), state);
+        }
+        tenants
+    }
+
+    /// Returns a tenant by its name.
+    pub(crate) fn get(&self, name: &TenantName) -> Option<&Arc<TenantState>> {
+        self.by_name.get(name)
+    }
+
+    /// Returns all tenants.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<TenantState>> {
+        self.by_name.values()
+    }
+
+    /// Returns the tenant of a key.
+    pub(crate) fn of_key(&self, key: &KeyId) -> Option<&Arc<TenantState>> {
+        self.by_key.get(key)
+    }
+
+    /// Returns the tenant of a namespace.
+    pub(crate) fn of_namespace(&self, name: &str) -> Option<&Arc<TenantState>> {
+        // Only the last pattern up to the name can match: one that begins as an earlier one would overlap it.
+        let up_to = (Bound::Unbounded, Bound::Included(name));
+        let (_, (pattern, state)) = self.by_pattern.range::<str, _>(up_to).next_back()?;
+        pattern.matches(name).then_some(state)
+    }
+}
+
+impl TenantState {
+    fn new(tenant: Tenant) -> Self {
+        Self {
+            tenant: RwLock::new(Arc::new(tenant)),
+            counts: Mutex::default(),
+            calls: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            budget: Mutex::default(),
+        }
+    }
+
+    /// Returns the tenant as it is now.
+    pub(crate) fn tenant(&self) -> Arc<Tenant> {
+        Arc::clone(&self.tenant.read())
+    }
+
+    /// Returns what the tenant uses.
+    pub(crate) fn usage(&self) -> Usage {
+        let counts = self.counts.lock();
+        Usage {
+            counted: counts.counted.plus(counts.since),
+            counted_at: counts.counted_at,
+            connections: self.connections.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            request_bytes: self.budget.lock().as_ref().map_or(0, Budget::used),
+        }
+    }
+
+    /// Uses a new count of what the namespaces of the tenant have.
+    fn use_count(&self, counted: Use, counted_at: Timestamp) {
+        let mut counts = self.counts.lock();
+        (counts.counted, counts.counted_at) = (counted, Some(counted_at));
+        counts.since = Use::default();
+    }
+
+    /// Admits a call at `now` by the boot-time clock.
+    pub(crate) fn admit_call(&self, now: Duration) -> Result<(), Problem> {
+        let limits = self.tenant().limits;
+        let Some(rate) = rate(&limits, TenantLimit::CallPerSecond) else { return Ok(()) };
+        let mut calls = self.calls.lock();
+        if calls.available(rate, now) == 0 {
+            let wait = wait_of(calls.next_in(rate, now));
+            return Err(self.problem(TenantLimit::CallPerSecond, Some(wait)));
+        }
+        calls.take(rate, now, 1);
+        Ok(())
+    }
+
+    /// Admits a lease call or a stream that may wait.
+    pub(crate) fn admit_waiting(self: &Arc<Self>) -> Result<Slot, Problem> {
+        self.take_slot(SlotKind::WaitingCall)
+    }
+
+    fn take_slot(self: &Arc<Self>, kind: SlotKind) -> Result<Slot, Problem> {
+        let limit = kind.limit();
+        let most = self.tenant().limits[limit].map_or(usize::MAX, to_usize);
+        let is_free = |used: usize| (used < most).then_some(used + 1);
+        let used = kind.used(self);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free)
+            .map_err(|_| self.problem(limit, Some(WAIT)))?;
+        Ok(Slot { state: Arc::clone(self), kind })
+    }
+
+    /// Returns the tenant's part of the request memory, if it has one.
+    pub(crate) fn budget(&self, whole: &Budget) -> Option<Budget> {
+        let most = to_usize(self.tenant().limits[TenantLimit::MaxRequestBytes]?);
+        let mut budget = self.budget.lock();
+        Some(match &*budget {
+            Some(present) if present.bytes_max() == most => present.clone(),
+            _ => budget.insert(whole.part(most)).clone(),
+        })
+    }
+
+    /// Admits a new namespace.
+    pub(crate) fn admit_namespace(&self) -> Result<(), Problem> {
+        let most = self.tenant().limits[TenantLimit::MaxNamespaces].unwrap_or(u64::MAX);
+        let mut counts = self.counts.lock();
+        if counts.counted.namespaces + counts.since.namespaces >= most {
+            return Err(self.problem(TenantLimit::MaxNamespaces, None));
+        }
+        counts.since.namespaces += 1;
+        Ok(())
+    }
+
+    /// Admits those of the commands that the limits allow, at `now` by the boot-time clock. Returns `None` if no
+    /// limit concerns them.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        commands: &[Command],
+        now: Duration,
+    ) -> Option<Admission> {
+        use TenantLimit::{MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond};
+        let limits = self.tenant().limits;
+        let is_free = [MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond]
+            .iter()
+            .all(|limit| limits[*limit].is_none());
+        if is_free || commands.iter().all(|command| new_bytes(command).is_none()) {
+            return None;
+        }
+        let rate = rate(&limits, SchedulePerSecond);
+        let most = |limit: TenantLimit| limits[limit].unwrap_or(u64::MAX);
+        let mut counts = self.counts.lock();
+        let commands = commands.iter().map(|command| {
+            let Some(bytes) = new_bytes(command) else { return Ok(None) };
+            let used = counts.counted.plus(counts.since);
+            let full = [
+                (MaxDead, used.dead >= most(MaxDead)),
+                (MaxPending, used.pending >= most(MaxPending)),
+                (MaxPendingBytes, used.pending_bytes.saturating_add(bytes) > most(MaxPendingBytes)),
+            ];
+            if let Some((limit, _)) = full.into_iter().find(|(_, is_full)| *is_full) {
+                return Err(self.refusal(limit, (limit != MaxDead).then_some(WAIT)));
+            }
+            if let Some(rate) = rate {
+                if counts.schedules.available(rate, now) == 0 {
+                    let wait = wait_of(counts.schedules.next_in(rate, now));
+                    return Err(self.refusal(SchedulePerSecond, Some(wait)));
+                }
+                counts.schedules.take(rate, now, 1);
+            }
+            counts.since.pending += 1;
+            counts.since.pending_bytes += bytes;
+            Ok(Some(bytes))
+        });
+        let commands = commands.collect();
+        Some(Admission { state: Arc::clone(self), commands })
+    }
+
+    /// Returns the refusal at a limit.
+    fn refusal(&self, limit: TenantLimit, retry_after: Option<Millis>) -> Refusal {
+        let tenant = self.tenant();
+        telemetry::record_tenant_refusal(&tenant.name, limit);
+        let max = tenant.limits[limit].unwrap_or(u64::MAX);
+        Refusal::TenantLimit { tenant: tenant.name.clone(), limit, max, retry_after }
+    }
+
+    fn problem(&self, limit: TenantLimit, retry_after: Option<Millis>) -> Problem {
+        let refusal = self.refusal(limit, retry_after);
+        Problem::new(refusal.code(), refusal.to_string()).with(refusal)
+    }
+}
+
+impl Usage {
+    /// Returns the use of a limit; `None` for a rate.
+    pub(crate) fn of(&self, limit: TenantLimit) -> Option<u64> {
+        Some(match limit {
+            TenantLimit::MaxNamespaces => self.counted.namespaces,
+            TenantLimit::MaxPending => self.counted.pending,
+            TenantLimit::MaxPendingBytes => self.counted.pending_bytes,
+            TenantLimit::MaxDead => self.counted.dead,
+            TenantLimit::MaxConnections => self.connections as u64,
+            TenantLimit::MaxWaitingCalls => self.waiting as u64,
+            TenantLimit::MaxRequestBytes => self.request_bytes as u64,
+            TenantLimit::SchedulePerSecond | TenantLimit::CallPerSecond => return None,
+        })
+    }
+}
+
+impl Use {
+    /// Returns the sum of two.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            namespaces: self.namespaces + other.namespaces,
+            pending: self.pending + other.pending,
+            pending_bytes: self.pending_bytes + other.pending_bytes,
+            dead: self.dead + other.dead,
+        }
+    }
+}
+
+impl SlotKind {
+    const fn limit(self) -> TenantLimit {
+        match self {
+            Self::Connection => TenantLimit::MaxConnections,
+            Self::WaitingCall => TenantLimit::MaxWaitingCalls,
+        }
+    }
+
+    const fn used(self, state: &TenantState) -> &AtomicUsize {
+        match self {
+            Self::Connection => &state.connections,
+            Self::WaitingCall => &state.waiting,
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.kind.used(&self.state).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ConnectionSlot {
+    /// Counts the connection as one of a tenant.
+    pub(crate) fn admit(&self, state: &Arc<TenantState>) -> Result<(), Problem> {
+        let mut slot = self.0.lock();
+        if slot.as_ref().is_none_or(|slot| !Arc::ptr_eq(&slot.state, state)) {
+            *slot = Some(state.take_slot(SlotKind::Connection)?);
+        }
+        Ok(())
+    }
+}
+
+impl Admission {
+    /// Returns the commands that were let in.
+    pub(crate) fn admitted(&self, commands: Vec<Command>) -> Vec<Command> {
+        let pairs = commands.into_iter().zip(&self.commands);
+        pairs.filter(|(_, admitted)| admitted.is_ok()).map(|(command, _)| command).collect()
+    }
+
+    /// Returns the outcomes of all commands, of which those that were let in have these. Without outcomes they
+    /// may have been carried out.
+    pub(crate) fn outcomes(self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+        let (mut outcomes, mut unused) = (outcomes.into_iter(), Use::default());
+        let all = self.commands.into_iter().filter_map(|admitted| match admitted {
+            Err(refusal) => Some(Outcome::Refused(refusal)),
+            Ok(bytes) => {
+                let outcome = outcomes.next()?;
+                let is_new = matches!(outcome, Outcome::Created(_) | Outcome::Failed(_));
+                if let Some(bytes) = bytes.filter(|_| !is_new) {
+                    unused.pending += 1;
+                    unused.pending_bytes += bytes;
+                }
+                Some(outcome)
+            }
+        });
+        let all = all.collect();
+        // A count may have come between.
+        let since = &mut self.state.counts.lock().since;
+        since.pending = since.pending.saturating_sub(unused.pending);
+        since.pending_bytes = since.pending_bytes.saturating_sub(unused.pending_bytes);
+        all
+    }
+}
+
+/// Returns the size that a command adds if it creates a timer, as an estimate; `None` if it creates none.
+fn new_bytes(command: &Command) -> Option<u64> {
+    let spec = match &command.operation {
+        Operation::Schedule { schedule, .. } => &schedule.spec,
+        Operation::Import { timer } => &timer.spec,
+        _ => return None,
+    };
+    let payload = spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
+    Some(TIMER_BYTES + (payload + spec.headers.heap_bytes()) as u64)
+}
+
+fn rate(limits: &TenantLimits, limit: TenantLimit) -> Option<Rate> {
+    limits[limit].map(|rate| Rate::by_the_second(u32::try_from(rate).unwrap_or(u32::MAX)))
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! Counts what namespaces have: those with a label in metrics, and those of tenants.
+//!
+//! A pass reads counts of each of these namespaces in every shard. The next one begins after a second, or after ten
+//! times the duration of the pass, so counting takes at most a tenth of the time.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use duly_core::{
+    NamespaceName,
+    access::{NamespacePattern, TenantLimits},
+    env::Clock,
+};
+use duly_store::{Result, Sharded, Stats, Store};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::{Instant, sleep};
+
+use super::{TenantState, Usage, Use};
+use crate::{auth::Auth, telemetry};
+
+/// Time between two passes.
+const EVERY: Duration = Duration::from_secs(1);
+/// A pass takes at most this part of the time: one tenth.
+const SHARE: u32 = 10;
+/// Namespaces with a label of their own.
+const LABELS_MAX: usize = 100;
+/// Namespaces of one page.
+const PAGE: usize = 100;
+/// Namespaces that are counted at the same time.
+const AT_ONCE: usize = 8;
+
+/// Counts until it is aborted.
+pub(crate) async fn run(auth: Auth, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+    let (mut labelled, mut measured) = (BTreeSet::new(), BTreeSet::new());
+    let mut wait = Duration::ZERO;
+    loop {
+        sleep(wait).await;
+        let began = Instant::now();
+        // While shards are away, the last counts stay.
+        if let Err(error) = count_labelled(&*store, &mut labelled, &*clock).await {
+            tracing::debug!(%error, "namespaces could not be counted");
+        }
+        let mut gone = std::mem::take(&mut measured);
+        for state in auth.tenants().iter() {
+            count_tenant(&*store, state, &*clock).await;
+            let tenant = state.tenant();
+            telemetry::set_tenant_use(&tenant.name, &tenant.limits, &state.usage());
+            gone.remove(&tenant.name);
+            measured.insert(tenant.name.clone());
+        }
+        for name in gone {
+            telemetry::set_tenant_use(&name, &TenantLimits::default(), &Usage::default());
+        }
+        wait = EVERY.max(began.elapsed() * SHARE);
+    }
+}
+
+async fn count_labelled(
+    store: &dyn Store,
+    labelled: &mut BTreeSet<NamespaceName>,
+    clock: &dyn Clock,
+) -> Result<()> {
+    for namespace in store.list_namespaces(None, LABELS_MAX).await? {
+        if labelled.len() < LABELS_MAX {
+            labelled.insert(namespace.name);
+        }
+    }
+    let counted = counts(store, labelled.iter().cloned().collect()).await?;
+    for (name, stats) in counted {
+        // A namespace that is gone has nothing.
+        telemetry::set_namespace(&name, &stats.unwrap_or_default(), clock.now());
+    }
+    Ok(())
+}
+
+/// Counts what the namespaces of a tenant have. While shards are away, its last count stays.
+pub(crate) async fn count_tenant(store: &dyn Store, state: &TenantState, clock: &dyn Clock) {
+    match sum_of(store, state).await {
+        Ok(counted) => state.use_count(counted, clock.now()),
+        Err(error) => {
+            tracing::debug!(tenant = %state.tenant().name, %error, "a tenant could not be counted");
+        }
+    }
+}
+
+async fn sum_of(store: &dyn Store, state: &TenantState) -> Result<Use> {
+    let mut sum = Use::default();
+    for pattern in &state.tenant().namespaces {
+        let mut page = first_page(store, pattern).await?;
+        while !page.is_empty() {
+            let last = page.last().cloned();
+            page.retain(|name| pattern.matches(name.as_str()));
+            let is_over = last.as_ref().is_none_or(|last| !pattern.matches(last.as_str()));
+            for (_, stats) in counts(store, page).await? {
+                let Some(stats) = stats else { continue };
+                sum = sum.plus(Use {
+                    namespaces: 1,
+                    pending: stats.pending(),
+                    pending_bytes: stats.pending_bytes,
+                    dead: stats.dead,
+                });
+            }
+            page = if is_over { Vec::new() } else { names(store, last).await? };
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the first names that a pattern may match.
+async fn first_page(store: &dyn Store, pattern: &NamespacePattern) -> Result<Vec<NamespaceName>> {
+    let Ok(stem) = NamespaceName::new(pattern.stem()) else { return names(store, None).await };
+    let own = store.get_namespace(stem.clone()).await?.map(|namespace| namespace.name);
+    let mut page: Vec<_> = own.into_iter().collect();
+    if pattern.stem() != pattern.as_str() {
+        page.extend(names(store, Some(stem)).await?);
+    }
+    Ok(page)
+}
+
+async fn names(store: &dyn Store, after: Option<NamespaceName>) -> Result<Vec<NamespaceName>> {
+    let page = store.list_namespaces(after, PAGE).await?;
+    Ok(page.into_iter().map(|namespace| namespace.name).collect())
+}
+
+/// Returns the counts of namespaces; those that are gone have none.
+async fn counts(
+    store: &dyn Store,
+    names: Vec<NamespaceName>,
+) -> Result<Vec<(NamespaceName, Option<Stats>)>> {
+    let counts = names.into_iter().map(|name| async move {
+        let stats = Sharded::new(store).stats(&name).await?;
+        Ok((name, stats))
+    });
+    stream::iter(counts).buffered(AT_ONCE).try_collect().await
+}
