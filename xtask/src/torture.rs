@@ -16,7 +16,9 @@
 //!    that store. Tests that otherwise skip disk operations then crash at each of them.
 //! 6. `DULY_MODEL_SEEDS`: that number of seeds of comparing that store with the reference model.
 //! 7. `DULY_NAMESPACE_CYCLES`: that number of namespaces created and deleted in that store.
-//! 8. `DULY_CLOCK_SEEDS`: that number of runs of a node on that store with its clock set forward and
+//! 8. `DULY_TENANT_LOAD`: that number of seconds for each way in which a tenant can take more than its part,
+//!    beside calls of another tenant.
+//! 9. `DULY_CLOCK_SEEDS`: that number of runs of a node on that store with its clock set forward and
 //!    back. (A real server's clock cannot be set without setting the machine's.)
 
 use std::process::Stdio;
@@ -45,6 +47,9 @@ const MODEL_SEEDS: &str = "DULY_MODEL_SEEDS";
 /// them; read by their test.
 const NAMESPACE_CYCLES: &str = "DULY_NAMESPACE_CYCLES";
 const NAMESPACE_NUMBERS: &str = "DULY_NAMESPACE_NUMBERS";
+
+/// Seconds of each load of a tenant; read by their test.
+const TENANT_LOAD: &str = "DULY_TENANT_LOAD";
 
 /// Number of runs with clock changes; read by their test.
 const CLOCK_SEEDS: &str = "DULY_CLOCK_SEEDS";
@@ -100,7 +105,7 @@ const LIB: &[&str] = &["--lib"];
 const IT: &[&str] = &["--test", "it"];
 
 /// The test groups in process, in the order in which they run.
-const TEST_GROUPS: [TestGroup; 8] = [
+const TEST_GROUPS: [TestGroup; 9] = [
     TestGroup::new(FUZZ_SEEDS, STORE, LIB, &["fuzz::"], None),
     TestGroup::new(FUZZ_SEEDS, "duly-server", LIB, &["cursor"], None),
     TestGroup::new(RACES, STORE, IT, &["outcomes"], None),
@@ -115,6 +120,7 @@ const TEST_GROUPS: [TestGroup; 8] = [
         &["numbers::"],
         Some((NAMESPACE_NUMBERS, "65535")),
     ),
+    TestGroup::new(TENANT_LOAD, "duly", IT, &["tenants::a_tenant"], None),
 ];
 
 impl TestGroup {

@@ -347,6 +347,9 @@ impl AuditedCall {
     fn finish(&mut self, status: StatusCode) {
         self.has_ended = true;
         let notes = std::mem::take(&mut *self.notes.lock());
+        // An address that fails too often gets no further lines.
+        let is_limited = status == StatusCode::TOO_MANY_REQUESTS && self.record.key.is_none();
+        self.has_line &= self.is_admitted || !is_limited;
         let is_refusal = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
         let is_denied = notes.is_denied || is_refusal;
         self.record.namespace = notes.namespace.map(|name| name.to_string());

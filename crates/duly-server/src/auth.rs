@@ -13,7 +13,8 @@
 //! 3. A namespace that a key does not cover is not found, whether or not it exists.
 //! 4. A caller proves who it is with a key, a certificate ([`Peer`]), or a signed token ([`tokens`]). All
 //!    lead to an [`ApiKey`]: certificates and tokens by its subject.
-//! 5. A missing, malformed, unknown, expired or disabled key gets the same answer.
+//! 5. A missing, malformed, unknown, expired or disabled key gets the same answer. An address with very many
+//!    of them gets another one ([`failures`]).
 //! 6. Streams check their key again with each part: a key that was revoked ends them.
 //! 7. A key may belong to a tenant, whose limits concern its calls ([`crate::tenants`]).
 //! 8. Nodes that share a store poll its keys ([`follow`]). A node that cannot admits the keys that it knows for
@@ -31,8 +32,9 @@ use std::{
 
 use axum::response::Response;
 use duly_core::{
-    Code, Millis, NamespaceName, Timestamp,
+    Code, Millis, Timestamp,
     access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Subject},
+    error_code::Retry,
 };
 use duly_store::{AccessRecords, Error, RestoreState};
 use http::{
@@ -41,19 +43,21 @@ use http::{
 };
 use parking_lot::RwLock;
 
-use self::{proof::Proof, tokens::Tokens};
-use crate::{
-    call,
-    problem::Problem,
-    telemetry,
-    tenants::{TenantState, Tenants},
+use self::{
+    failures::{Failures, PER_SECOND_DEFAULT},
+    proof::Proof,
+    tokens::Tokens,
 };
+use crate::{problem::Problem, telemetry, tenants::Tenants};
 
+mod caller;
+mod failures;
 mod follow;
 mod proof;
 pub(crate) mod rules;
 pub(crate) mod tokens;
 
+pub(crate) use caller::{Caller, Holder};
 pub(crate) use follow::follow;
 pub(crate) use proof::{Identity, Peer, PeerCertificate};
 pub(crate) use rules::Rule;
@@ -87,6 +91,7 @@ struct Inner {
     guards_admin: bool,
     /// Keys of the store that were created before this time are refused.
     not_before: Timestamp,
+    failures: Failures,
     /// The time from which on the keys in use admit no one, unless they are read again; `None` for keys of a
     /// store that this process alone uses.
     stale_at: RwLock<Option<Instant>>,
@@ -101,27 +106,6 @@ struct KeyTable {
     /// Those with a subject.
     subjects: HashMap<Subject, Arc<ApiKey>>,
     tenants: Arc<Tenants>,
-}
-
-/// The sender of a call.
-#[derive(Debug, Clone)]
-pub(crate) enum Caller {
-    /// Anyone: the server requires no keys.
-    Anyone,
-    /// A caller without a key, on a path that is open.
-    Unidentified,
-    /// The holder of a key.
-    Holder(Arc<Holder>),
-}
-
-/// The holder of a key.
-#[derive(Debug)]
-pub(crate) struct Holder {
-    auth: Auth,
-    key: Arc<ApiKey>,
-    proof: Proof,
-    peer: Peer,
-    tenant: Option<Arc<TenantState>>,
 }
 
 impl Auth {
@@ -139,6 +123,7 @@ impl Auth {
             root,
             guards_admin,
             not_before: Timestamp::MIN,
+            failures: Failures::new(PER_SECOND_DEFAULT),
             stale_at: RwLock::default(),
             table: RwLock::default(),
         }))
@@ -148,6 +133,13 @@ impl Auth {
     #[must_use]
     pub fn not_before(mut self, time: Timestamp) -> Self {
         self.inner_mut().not_before = time;
+        self
+    }
+
+    /// Sets the failures of an address that get a usual answer. Called before it is shared.
+    #[must_use]
+    pub(crate) fn failures_per_second(mut self, per_second: u32) -> Self {
+        self.inner_mut().failures = Failures::new(per_second);
         self
     }
 
@@ -218,10 +210,12 @@ impl Auth {
         if !self.is_required() {
             return (None, Ok(Caller::Anyone));
         }
+        let address = peer.address;
         let caller = self.authenticate(headers, peer, now);
         let identity = caller.as_ref().ok().and_then(Caller::identity);
         let admitted = match (rule, caller) {
             (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
+            (_, Err(problem)) => Err(self.limited(problem, address)),
             (Rule::AnyKey, caller) => caller,
             (Rule::Needs(action), caller) => {
                 caller.and_then(|caller| caller.check(action).map(|()| caller))
@@ -245,7 +239,10 @@ impl Auth {
             let tenant = self.tenants().of_key(&key.id).map(Arc::clone);
             Some(Holder { auth: self.clone(), key, proof, peer, tenant })
         });
-        found.map(|holder| Caller::Holder(Arc::new(holder))).ok_or_else(|| self.unauthenticated())
+        match found {
+            Some(holder) => Ok(Caller::Holder(Arc::new(holder))),
+            None => Err(self.unauthenticated()),
+        }
     }
 
     /// Returns the answer to a caller without a valid key. It is the same for every reason.
@@ -260,6 +257,18 @@ impl Auth {
         let means: Vec<_> =
             means.into_iter().filter(|(is_on, _)| *is_on).map(|(_, it)| it).collect();
         unauthenticated_by(&means)
+    }
+
+    /// Counts a failed proof, and returns the answer to its caller.
+    fn limited(&self, problem: Problem, address: Option<IpAddr>) -> Problem {
+        if problem.code() != Code::Unauthenticated {
+            return problem;
+        }
+        let Err(wait) = self.0.failures.count(address) else { return problem };
+        let detail = "too many calls without a valid key come from this address \
+                      (auth.failures_per_second, which the operator of the server can raise): check the \
+                      key, and call again after the wait; calls with a valid key are admitted";
+        Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
     }
 
     /// Returns the proof that a caller sends: in a header, or else by the certificate of its connection.
@@ -329,136 +338,6 @@ impl Auth {
             .filter(|key| key.admits(&presented.hash(), peer.address, now)),
         };
         key.map(Arc::clone)
-    }
-}
-
-impl Holder {
-    /// Returns the key.
-    pub(crate) fn key(&self) -> &ApiKey {
-        &self.key
-    }
-}
-
-impl Caller {
-    /// Returns `true` if the caller has the right to an action.
-    pub(crate) fn permits(&self, action: Action) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Unidentified => false,
-            Self::Holder(holder) => holder.key.actions.contains(action),
-        }
-    }
-
-    /// Checks the right to an action.
-    pub(crate) fn check(&self, action: Action) -> Result<(), Problem> {
-        if self.permits(action) {
-            return Ok(());
-        }
-        let Self::Holder(holder) = self else {
-            return Err(unauthenticated());
-        };
-        call::note(|notes| notes.is_denied = true);
-        let (id, has) = (&holder.key.id, holder.key.actions);
-        let detail = format!(
-            "the key in authorization, {id}, permits {has}, and this call needs the action {:?}: use \
-             another key, or have an administrator change this one",
-            action.as_str()
-        );
-        Err(Problem::new(Code::PermissionDenied, detail).at(
-            "authorization",
-            Some(has.to_string()),
-            action.as_str(),
-        ))
-    }
-
-    /// Returns `true` if the caller may know of a namespace.
-    pub(crate) fn covers(&self, namespace: &str) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Unidentified => false,
-            Self::Holder(holder) => holder.key.covers(namespace),
-        }
-    }
-
-    /// Checks that the caller may use a namespace.
-    pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
-        call::note(|notes| {
-            notes.namespace = Some(name.clone());
-            notes.is_denied |= !self.covers(name.as_str());
-        });
-        match self {
-            Self::Anyone => Ok(()),
-            Self::Unidentified => Err(unauthenticated()),
-            Self::Holder(holder) if holder.key.covers(name.as_str()) => Ok(()),
-            Self::Holder(holder) => {
-                let patterns: Vec<_> =
-                    holder.key.namespaces.iter().map(NamespacePattern::as_str).collect();
-                let detail = format!(
-                    "there is no namespace {:?} for key {}, whose namespaces are {}: check the name, or \
-                     use another key",
-                    name.as_str(),
-                    holder.key.id,
-                    patterns.join(", ")
-                );
-                Err(Problem::new(Code::NotFound, detail))
-            }
-        }
-    }
-
-    /// Checks that the caller's key is still valid, for calls that take long.
-    pub(crate) fn check_still_valid(&self, now: Timestamp) -> Result<(), Problem> {
-        let holder = match self {
-            Self::Anyone => return Ok(()),
-            Self::Unidentified => return Err(unauthenticated()),
-            Self::Holder(holder) => holder,
-        };
-        holder.auth.expect_current()?;
-        let found = holder.auth.find(&holder.proof, &holder.peer, now);
-        // A key with fewer rights, or an earlier end, must not go on with the old ones.
-        let is_same = found.is_some_and(|key| {
-            holder.key.is_within(&key) && key.namespaces == holder.key.namespaces
-        });
-        if is_same { Ok(()) } else { Err(holder.auth.unauthenticated()) }
-    }
-
-    /// Returns the address of the caller, if it has a key.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        match self {
-            Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => holder.peer.address,
-        }
-    }
-
-    /// Returns the identity of the caller, if it has a key.
-    pub(crate) fn identity(&self) -> Option<Identity> {
-        let Self::Holder(holder) = self else { return None };
-        let subjects = holder.proof.subjects().map(|(subjects, _)| subjects);
-        let subject = subjects.and_then(|subjects| subjects.first().cloned());
-        Some(Identity { key: holder.key.id.clone(), subject })
-    }
-
-    /// Returns the key of the caller.
-    pub(crate) fn key(&self) -> Option<&ApiKey> {
-        match self {
-            Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => Some(&holder.key),
-        }
-    }
-
-    /// Returns the tenant of the caller's key.
-    pub(crate) fn tenant(&self) -> Option<&Arc<TenantState>> {
-        match self {
-            Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => holder.tenant.as_ref(),
-        }
-    }
-
-    /// Returns the first name after `name` with which a name that the caller may know can begin; `None` if
-    /// there is none.
-    pub(crate) fn next_covered(&self, name: &str) -> Option<NamespaceName> {
-        let stems = self.key()?.namespaces.iter().map(|pattern| pattern.as_str());
-        let stems = stems.map(|stem| stem.strip_suffix('*').unwrap_or(stem));
-        stems.filter(|stem| *stem > name).min().and_then(|stem| NamespaceName::new(stem).ok())
     }
 }
 

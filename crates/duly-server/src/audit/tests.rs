@@ -26,7 +26,7 @@ fn options(file: Option<&Path>, level: AuditLevel) -> AuditOptions {
 
 /// Starts a server with an administrator (1), a producer in `a` (2), and this audit log.
 async fn server(options: AuditOptions) -> TestServer {
-    let auth = Auth::new(true, None, false);
+    let auth = Auth::new(true, None, false).failures_per_second(1_000_000);
     let started = |store: &Arc<dyn Store>| Audit::start(options, Arc::clone(store)).unwrap();
     let server = TestServer::start_audited(auth, started).await;
     let keys = [key(1, Actions::all(), &["*"]), key(2, Role::Producer.actions(), &["a"])];

@@ -318,7 +318,8 @@ fn keys_are_required_from_the_first_one_on() {
 /// Every operation × role × own, foreign and unknown namespace, over HTTP and gRPC.
 #[tokio::test]
 async fn the_matrix_of_operations_roles_and_namespaces() {
-    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let server =
+        TestServer::start_with(Auth::new(true, None, false).failures_per_second(1_000_000)).await;
     let app = &server.app;
     let roles: BTreeMap<_, _> =
         (1..).zip(Role::ALL).map(|(digit, role)| (digit, role.actions())).collect();
@@ -368,7 +369,8 @@ async fn the_matrix_of_operations_roles_and_namespaces() {
 
 #[tokio::test]
 async fn payloads_and_fires_need_their_own_right() {
-    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let server =
+        TestServer::start_with(Auth::new(true, None, false).failures_per_second(1_000_000)).await;
     let app = &server.app;
     let producer = Role::Producer.actions();
     let keys = [key(1, Actions::all(), &["*"]), key(2, producer, &["a"])];
@@ -568,4 +570,24 @@ async fn a_revoked_key_ends_its_streams() {
     let removed = AccessRecords { version: 4, ..records([key(1, Actions::all(), &["*"])]) };
     auth.use_records(removed);
     assert!(caller.check_still_valid(NOW).is_err() && admit().is_err());
+}
+
+#[tokio::test]
+async fn p10_failures_are_limited_and_valid_keys_are_not() {
+    let auth = Auth::new(true, None, false).failures_per_second(1);
+    auth.use_records(records([key(1, Actions::all(), &["*"])]));
+    let server = TestServer::start_with(auth).await;
+    let (valid, unknown) = (presented(1), presented(9));
+    let call = |key| call_http(&server.app, ("GET", "/v1/whoami"), key, "");
+    for _ in 0..5 {
+        assert_eq!(call(Some(&unknown)).await.0, 401);
+    }
+    for key in [Some(&unknown), None] {
+        let (status, body) = call(key).await;
+        assert_eq!(status, 429);
+        assert!(body["detail"].as_str().unwrap().contains("auth.failures_per_second"), "{body}");
+        assert!(body["retry_after_ms"].as_u64().is_some_and(|wait| wait <= 1_000), "{body}");
+    }
+    assert_eq!(call(Some(&valid)).await.0, 200);
+    assert_eq!(call_http(&server.app, ("GET", "/healthz"), None, "").await.0, 200);
 }

@@ -245,6 +245,7 @@ pub(super) fn auth(config: &Config, admin_listen: Option<&Address>) -> Result<Au
             false => None,
         },
     });
+    let auth = auth.failures_per_second(config.auth.failures_per_second.as_u32());
     Ok(match &config.auth.not_before {
         Some(time) => auth.not_before(time.0),
         None => auth,

@@ -20,8 +20,8 @@ fn key(digit: u8, actions: Actions) -> Box<ApiKey> {
 
 fn tenant(name: &str, pattern: &str) -> Box<Tenant> {
     Box::new(Tenant {
-        name: TenantName::new(name).unwrap(),
-        namespaces: vec![NamespacePattern::new(pattern).unwrap()],
+        name: TenantName::new(name).expect("a name"),
+        namespaces: vec![NamespacePattern::new(pattern).expect("a pattern")],
         limits: TenantLimits::default().with(TenantLimit::MaxPending, Some(5)),
         implicit_namespaces: true,
         destinations: None,

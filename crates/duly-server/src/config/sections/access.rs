@@ -30,6 +30,10 @@ pub struct Auth {
     /// Time for which a node admits the keys that it knows while it reaches no majority of the shards
     /// of Redis, and so does not learn of changes. After it calls with a key get 503.
     pub cache: TimeSpan<SECOND, DAY, MINUTE>,
+    /// Calls without a valid key that an address may make in a second; five seconds' worth at once.
+    /// Further ones get 429, and no line in the audit log. Calls with a valid key are not limited by it.
+    #[schemars(extend("unit" = "calls"))]
+    pub failures_per_second: Integer<1, 1_000_000, 10>,
 }
 
 /// A means by which callers prove who they are.
