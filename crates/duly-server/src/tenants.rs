@@ -127,12 +127,23 @@ impl Tenants {
                 let place = (pattern.clone(), Arc::clone(&state));
                 tenants.by_pattern.insert(pattern.stem().to_owned(), place);
             }
-            let keys = records.keys.values().filter(|key| tenant.has_key(key));
-            let of_tenant = |key: &ApiKey| (key.id.clone(), Arc::clone(&state));
-            tenants.by_key.extend(keys.map(of_tenant));
             tenants.by_name.insert(name.clone(), state);
         }
+        let of_tenant = |key: &ApiKey| Some((key.id.clone(), Arc::clone(tenants.owner(key)?)));
+        tenants.by_key = records.keys.values().filter_map(of_tenant).collect();
         tenants
+    }
+
+    /// Returns the tenant of a key by its patterns.
+    fn owner(&self, key: &ApiKey) -> Option<&Arc<TenantState>> {
+        let state = self.before(key.namespaces.first()?.stem())?;
+        state.1.tenant().has_key(key).then_some(&state.1)
+    }
+
+    /// Returns the last pattern that is not after a name, with its tenant.
+    fn before(&self, name: &str) -> Option<&(NamespacePattern, Arc<TenantState>)> {
+        let up_to = (Bound::Unbounded, Bound::Included(name));
+        self.by_pattern.range::<str, _>(up_to).next_back().map(|(_, place)| place)
     }
 
     /// Returns a tenant by its name.
@@ -153,9 +164,7 @@ impl Tenants {
     /// Returns the tenant of a namespace.
     pub(crate) fn of_namespace(&self, name: &str) -> Option<&Arc<TenantState>> {
         // Only the last pattern up to the name can match: one that begins as an earlier one would overlap it.
-        let up_to = (Bound::Unbounded, Bound::Included(name));
-        let (_, (pattern, state)) = self.by_pattern.range::<str, _>(up_to).next_back()?;
-        pattern.matches(name).then_some(state)
+        self.before(name).filter(|(pattern, _)| pattern.matches(name)).map(|(_, state)| state)
     }
 }
 

@@ -351,6 +351,15 @@ impl Store for EmbeddedStore {
         own(shard).map_or_else(refused, |()| self.count(namespace, CountQuestion::Stats))
     }
 
+    fn counts(
+        &self,
+        shard: ShardId,
+        names: Vec<NamespaceName>,
+    ) -> StoreFuture<'_, Vec<Option<Stats>>> {
+        let count = move |engine: &mut Engine| Ok(engine.counts(&names));
+        own(shard).map_or_else(refused, |()| self.call(ReplyAt::Now, count))
+    }
+
     fn forecast(
         &self,
         shard: ShardId,

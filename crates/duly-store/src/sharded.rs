@@ -149,6 +149,22 @@ impl<'a> Sharded<'a> {
         Ok(stats)
     }
 
+    /// Returns the counts of namespaces in their order, without [`Stats::next_due_at`]; `None` for one that no
+    /// shard has.
+    ///
+    /// # Errors
+    /// The error of a shard.
+    pub async fn counts(self, names: &[NamespaceName]) -> Result<Vec<Option<Stats>>> {
+        let calls = self.shards().map(|shard| self.0.counts(shard, names.to_vec()));
+        let mut all: Vec<Option<Stats>> = vec![None; names.len()];
+        for shard in try_join_all(calls).await? {
+            for (sum, counts) in all.iter_mut().zip(shard) {
+                *sum = sum.take().into_iter().chain(counts).reduce(Stats::merge);
+            }
+        }
+        Ok(all)
+    }
+
     /// Returns the forecast of a namespace, as of the shard whose clock is furthest behind; `None` if no
     /// shard has the namespace.
     ///

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
-use futures::{FutureExt, future::BoxFuture};
+use futures::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, future::BoxFuture, stream};
 use tokio::sync::watch;
 
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
     Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
+
+/// Namespaces that a store without a cheaper call counts at the same time.
+const COUNTED_AT_ONCE: usize = 8;
 
 /// The future of a call to a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
@@ -116,6 +119,19 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the counts of a namespace in this shard; `None` if there is no such namespace. The counts are
     /// of one moment. [`Stats::next_due_at`] of a very large namespace may be slightly older.
     fn stats(&self, shard: ShardId, namespace: NamespaceName) -> StoreFuture<'_, Option<Stats>>;
+
+    /// Returns the counts of namespaces in this shard in their order, without [`Stats::next_due_at`]; `None` for
+    /// one that does not exist. The cost does not depend on the number of timers.
+    fn counts(
+        &self,
+        shard: ShardId,
+        names: Vec<NamespaceName>,
+    ) -> StoreFuture<'_, Vec<Option<Stats>>> {
+        let without_next = |stats: Option<Stats>| Stats { next_due_at: None, ..stats? }.into();
+        let counts =
+            names.into_iter().map(move |name| self.stats(shard, name).map_ok(without_next));
+        stream::iter(counts).buffered(COUNTED_AT_ONCE).try_collect().boxed()
+    }
 
     /// Returns how many pending timers of a namespace in this shard become claimable in which period; `None`
     /// if there is no such namespace. A timer that does not change during the call is counted exactly once.

@@ -10,8 +10,7 @@ use duly_core::{
     access::{NamespacePattern, TenantLimits},
     env::Clock,
 };
-use duly_store::{Result, Sharded, Stats, Store};
-use futures::{StreamExt, TryStreamExt, stream};
+use duly_store::{Result, Sharded, Store};
 use tokio::time::{Instant, sleep};
 
 use super::{TenantState, Usage, Use};
@@ -25,8 +24,6 @@ const SHARE: u32 = 10;
 const LABELS_MAX: usize = 100;
 /// Namespaces of one page.
 const PAGE: usize = 100;
-/// Namespaces that are counted at the same time.
-const AT_ONCE: usize = 8;
 
 /// Counts until it is aborted.
 pub(crate) async fn run(auth: Auth, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
@@ -64,10 +61,11 @@ async fn count_labelled(
             labelled.insert(namespace.name);
         }
     }
-    let counted = counts(store, labelled.iter().cloned().collect()).await?;
-    for (name, stats) in counted {
+    let names: Vec<_> = labelled.iter().cloned().collect();
+    let counts = Sharded::new(store).counts(&names).await?;
+    for (name, counts) in names.iter().zip(counts) {
         // A namespace that is gone has nothing.
-        telemetry::set_namespace(&name, &stats.unwrap_or_default(), clock.now());
+        telemetry::set_namespace(name, &counts.unwrap_or_default(), clock.now());
     }
     Ok(())
 }
@@ -90,8 +88,7 @@ async fn sum_of(store: &dyn Store, state: &TenantState) -> Result<Use> {
             let last = page.last().cloned();
             page.retain(|name| pattern.matches(name.as_str()));
             let is_over = last.as_ref().is_none_or(|last| !pattern.matches(last.as_str()));
-            for (_, stats) in counts(store, page).await? {
-                let Some(stats) = stats else { continue };
+            for stats in Sharded::new(store).counts(&page).await?.into_iter().flatten() {
                 sum = sum.plus(Use {
                     namespaces: 1,
                     pending: stats.pending(),
@@ -119,16 +116,4 @@ async fn first_page(store: &dyn Store, pattern: &NamespacePattern) -> Result<Vec
 async fn names(store: &dyn Store, after: Option<NamespaceName>) -> Result<Vec<NamespaceName>> {
     let page = store.list_namespaces(after, PAGE).await?;
     Ok(page.into_iter().map(|namespace| namespace.name).collect())
-}
-
-/// Returns the counts of namespaces; those that are gone have none.
-async fn counts(
-    store: &dyn Store,
-    names: Vec<NamespaceName>,
-) -> Result<Vec<(NamespaceName, Option<Stats>)>> {
-    let counts = names.into_iter().map(|name| async move {
-        let stats = Sharded::new(store).stats(&name).await?;
-        Ok((name, stats))
-    });
-    stream::iter(counts).buffered(AT_ONCE).try_collect().await
 }

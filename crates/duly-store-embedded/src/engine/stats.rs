@@ -1,6 +1,6 @@
 //! Counts: of one namespace, and of the whole store.
 
-use duly_core::{Millis, Timestamp};
+use duly_core::{Millis, NamespaceName, Timestamp};
 use duly_store::{Health, Stats, query::LaneStats};
 
 use crate::index::AttemptKind;
@@ -8,6 +8,12 @@ use crate::index::AttemptKind;
 use super::Engine;
 
 impl Engine {
+    /// Returns the counts of namespaces, without `next_due_at`.
+    pub(crate) fn counts(&self, names: &[NamespaceName]) -> Vec<Option<Stats>> {
+        let counts = |name| self.counts_of(self.namespaces.number_of(name)?);
+        names.iter().map(counts).collect()
+    }
+
     /// Returns the counts of a namespace, which are kept at all times. Only `next_due_at` is missing: an
     /// async count finds that.
     pub(super) fn counts_of(&self, number: u32) -> Option<Stats> {

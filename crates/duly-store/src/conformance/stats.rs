@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{Millis, State, destination::LaneKey, schedule::IfExists};
+use duly_core::{Millis, NamespaceName, State, destination::LaneKey, schedule::IfExists};
 
 use super::{
     CaseResult, Harness,
@@ -12,7 +12,7 @@ use super::{
     },
 };
 use crate::{
-    Outcome, SettleOutcome, SettleVerdict, Stats,
+    Outcome, SettleOutcome, SettleVerdict, Sharded, Stats,
     command::DeadLetterId,
     namespaces::{Activity, DeleteMode},
     query::ListState,
@@ -52,6 +52,12 @@ async fn scanned(scene: &Scene<'_>, when: &str) -> Stats {
     let in_lanes: u64 = stats.lanes.iter().map(|lane| lane.in_flight).sum();
     let due_in_lanes: u64 = stats.lanes.iter().map(|lane| lane.due).sum();
     assert_eq!((in_lanes, due_in_lanes), (stats.in_flight, stats.due), "{when}");
+    let names = [scene.namespace.clone(), NamespaceName::new("none").expect("a name")];
+    let store = scene.store();
+    let counts = Sharded::new(&*store).counts(&names).await.expect("counts");
+    let plain = |stats: &Stats| Stats { lanes: Vec::new(), next_due_at: None, ..stats.clone() };
+    let counts: Vec<_> = counts.iter().map(|counts| counts.as_ref().map(plain)).collect();
+    assert_eq!(counts, [Some(plain(&stats)), None], "{when}");
     stats
 }
 
