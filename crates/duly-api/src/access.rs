@@ -147,16 +147,21 @@ pub struct TenantLimits {
     /// Estimated size of the pending timers, in bytes.
     pub max_pending_bytes: Option<u64>,
     /// Dead letters; at the limit nothing more is scheduled.
+    #[schema(minimum = 1)]
     pub max_dead: Option<u64>,
     /// Schedules a second at each node. The burst is one second.
+    #[schema(minimum = 1)]
     pub schedule_per_second: Option<u64>,
     /// Calls a second at each node, of its keys. The burst is one second.
+    #[schema(minimum = 1)]
     pub call_per_second: Option<u64>,
     /// Connections to each node, of its keys.
+    #[schema(minimum = 1)]
     pub max_connections: Option<u64>,
     /// Waiting lease calls and consumer streams at each node, of its keys.
     pub max_waiting_calls: Option<u64>,
     /// Memory of requests and unread responses at each node, of its keys, in bytes.
+    #[schema(minimum = 1048576)]
     pub max_request_bytes: Option<u64>,
 }
 
@@ -246,7 +251,7 @@ pub struct Tenant {
     pub namespaces: Vec<String>,
     /// Its limits.
     pub limits: TenantLimits,
-    /// What it uses, as this node knows it.
+    /// Its use, as this node knows it.
     pub usage: TenantUsage,
     /// `true`: a schedule creates its namespace, without the action `namespace`.
     pub implicit_namespaces: bool,
@@ -254,7 +259,7 @@ pub struct Tenant {
     pub destinations: Option<Vec<String>>,
 }
 
-/// What a tenant uses.
+/// The use of a tenant.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TenantUsage {
@@ -270,7 +275,7 @@ pub struct TenantUsage {
     pub connections: u64,
     /// Waiting lease calls and consumer streams at this node.
     pub waiting_calls: u64,
-    /// Memory of requests and unread responses at this node, in bytes.
+    /// Memory of requests and unread responses at this node, in bytes; 0 without `max_request_bytes`.
     pub request_bytes: u64,
     /// The time at which namespaces and timers were counted last. What this node has let in since is added.
     pub counted_at: Option<Time>,
@@ -323,7 +328,7 @@ pub struct AuditRecord {
     pub action: Option<String>,
     /// The namespace, as far as the call was read.
     pub namespace: Option<String>,
-    /// The id of the key that the call concerns; absent for other calls.
+    /// The id of the key, or `tenant` and the name of the tenant, that the call concerns; absent for other calls.
     pub target: Option<String>,
     /// Timers or verdicts that the call named; absent if there is no such number.
     pub items: Option<u64>,

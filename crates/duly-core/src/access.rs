@@ -463,10 +463,14 @@ impl ApiKey {
             && other.expires_at.as_ref().is_none_or(ends_before)
     }
 
+    /// Returns `true` if the key covers every namespace.
+    pub fn covers_all(&self) -> bool {
+        self.namespaces.iter().any(|pattern| pattern.as_str() == "*")
+    }
+
     /// Returns `true` if the key permits every action in every namespace.
     pub fn is_admin(&self) -> bool {
-        Actions::all().is_within(self.actions)
-            && self.namespaces.iter().any(|pattern| pattern.as_str() == "*")
+        Actions::all().is_within(self.actions) && self.covers_all()
     }
 }
 

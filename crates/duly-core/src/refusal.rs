@@ -250,34 +250,24 @@ fn quota_exceeded(namespace: &NamespaceName, quota: Limit, max: u64) -> String {
 }
 
 fn tenant_limit_reached(tenant: &TenantName, limit: TenantLimit, max: u64) -> String {
-    let (used, remedy) = match limit {
-        TenantLimit::MaxNamespaces => (format!("has {max} namespaces"), "delete some"),
-        TenantLimit::MaxPending => {
-            (format!("has {max} pending timers"), "cancel some, wait until some have fired")
+    let (most, remedy) = match limit {
+        TenantLimit::MaxNamespaces => ("namespaces", "delete some"),
+        TenantLimit::MaxPending => ("pending timers", "cancel some, wait until some have fired"),
+        TenantLimit::MaxPendingBytes => {
+            ("bytes of pending timers", "cancel some, wait until some have fired, send less")
         }
-        TenantLimit::MaxPendingBytes => (
-            format!("has pending timers of {max} bytes"),
-            "cancel some, wait until some have fired",
-        ),
-        TenantLimit::MaxDead => (format!("has {max} dead letters"), "redrive or purge some"),
-        TenantLimit::SchedulePerSecond => {
-            (format!("takes {max} schedules a second"), "repeat the call after the wait")
-        }
-        TenantLimit::CallPerSecond => {
-            (format!("takes {max} calls a second"), "repeat the call after the wait")
-        }
-        TenantLimit::MaxConnections => {
-            (format!("has {max} connections"), "use fewer, and send calls on them again")
-        }
-        TenantLimit::MaxWaitingCalls => {
-            (format!("has {max} waiting lease calls and streams"), "use fewer consumers")
-        }
+        TenantLimit::MaxDead => ("dead letters", "redrive or purge some"),
+        TenantLimit::SchedulePerSecond => ("schedules a second", "repeat the call after the wait"),
+        TenantLimit::CallPerSecond => ("calls a second", "repeat the call after the wait"),
+        TenantLimit::MaxConnections => ("connections", "send more calls on each"),
+        TenantLimit::MaxWaitingCalls => ("waiting lease calls and streams", "use fewer consumers"),
         TenantLimit::MaxRequestBytes => {
-            (format!("uses {max} bytes of request memory"), "send fewer or smaller requests")
+            ("bytes of request memory", "send fewer or smaller requests, read responses at once")
         }
     };
     format!(
-        "tenant {tenant} {used}, its limit: {remedy}, or have an administrator raise {} of the tenant",
+        "tenant {tenant} is at its limit of {max} {most}: {remedy}, or have an administrator raise {} of \
+         the tenant",
         limit.as_str()
     )
 }

@@ -41,7 +41,7 @@ use http::{
     HeaderMap, HeaderValue,
     header::{AUTHORIZATION, WWW_AUTHENTICATE},
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use self::{
     failures::{Failures, PER_SECOND_DEFAULT},
@@ -96,6 +96,8 @@ struct Inner {
     /// store that this process alone uses.
     stale_at: RwLock<Option<Instant>>,
     table: RwLock<Arc<KeyTable>>,
+    /// Held while the next table is built.
+    building: Mutex<()>,
 }
 
 /// The keys in use, for look-ups.
@@ -126,6 +128,7 @@ impl Auth {
             failures: Failures::new(PER_SECOND_DEFAULT),
             stale_at: RwLock::default(),
             table: RwLock::default(),
+            building: Mutex::default(),
         }))
     }
 
@@ -162,7 +165,9 @@ impl Auth {
 
     /// Uses these records from now on, unless they are older than those in use.
     pub(crate) fn use_records(&self, records: AccessRecords) {
-        let mut present = self.0.table.write();
+        // The table is built while the present one serves callers.
+        let _turn = self.0.building.lock();
+        let present = Arc::clone(&self.0.table.read());
         if records.version >= present.records.version {
             self.0.is_required.fetch_or(records.are_required(), Ordering::Release);
             if records.are_required() {
@@ -174,7 +179,8 @@ impl Auth {
                 keys.values().filter_map(|key| Some((key.subject.clone()?, Arc::clone(key))));
             let subjects = subjects.collect();
             let tenants = Arc::new(Tenants::new(&records, &present.tenants));
-            *present = Arc::new(KeyTable { subjects, keys, tenants, records: Arc::new(records) });
+            let records = Arc::new(records);
+            *self.0.table.write() = Arc::new(KeyTable { records, keys, subjects, tenants });
         }
     }
 
@@ -198,21 +204,20 @@ impl Auth {
         self.0.guards_admin && self.is_required()
     }
 
-    /// Admits a call of an operation with this rule. Returns the identity of the caller too, also if the call
-    /// is denied.
+    /// Admits a call of an operation with this rule. Returns the caller too, also if the call is denied.
     pub(crate) fn admit(
         &self,
         rule: Rule,
         headers: &HeaderMap,
         peer: Peer,
         now: Timestamp,
-    ) -> (Option<Identity>, Result<Caller, Problem>) {
+    ) -> (Option<Caller>, Result<Caller, Problem>) {
         if !self.is_required() {
             return (None, Ok(Caller::Anyone));
         }
         let address = peer.address;
         let caller = self.authenticate(headers, peer, now);
-        let identity = caller.as_ref().ok().and_then(Caller::identity);
+        let known = caller.as_ref().ok().cloned();
         let admitted = match (rule, caller) {
             (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
             (_, Err(problem)) => Err(self.limited(problem, address)),
@@ -224,7 +229,7 @@ impl Auth {
                 Action::ALL.into_iter().try_for_each(|action| caller.check(action)).map(|()| caller)
             }),
         };
-        (identity, admitted)
+        (known, admitted)
     }
 
     fn authenticate(

@@ -216,13 +216,14 @@ fn connect(
             _ = stopped.wait_for(|stop| *stop) => None,
         };
         let Some(stream) = stream else { return };
+        let tenant_slot = ConnectionSlot::default();
         let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
         let stream = TimeoutStream::new(stream, timeouts);
         let connection = Connection {
             progress: progress.clone(),
             kind: ConnectionKind::Main,
             peer,
-            slot: ConnectionSlot::default(),
+            slot: tenant_slot.clone(),
         };
         let switch = switch.for_connection(connection);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
@@ -243,6 +244,7 @@ fn connect(
                     break;
                 }
                 _ = stopped.wait_for(|stop| *stop), if !is_stopping => {}
+                () = tenant_slot.refused(), if !is_stopping => {}
                 // During a stop, a connection that stays open without a call is closed.
                 () = progress.wait_for_idle_timeout(timeouts.idle, from) => if is_stopping {
                     tracing::debug!("connection closed: its graceful shutdown timed out");

@@ -222,7 +222,8 @@ pub(crate) fn set_tenant_use(name: &TenantName, limits: &TenantLimits, usage: &U
     let label = LABELS.of(name.as_str());
     for limit in TenantLimit::ALL.into_iter().filter(|_| label != OTHER) {
         let Some(used) = usage.of(limit) else { continue };
-        let ratio = limits[limit].map_or(0.0, |max| used as f64 / max.max(1) as f64);
+        let ratio =
+            limits[limit].map_or(0.0, |max| if max == 0 { 1.0 } else { used as f64 / max as f64 });
         gauge!(names::TENANT_USE_RATIO, "tenant" => label.clone(), "limit" => limit.as_str())
             .set(ratio);
     }

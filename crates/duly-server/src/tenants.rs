@@ -4,9 +4,11 @@
 //!    its own.
 //! 2. Namespaces, timers and schedules are those of the tenant of the namespace, for calls of every key.
 //!    [`count::run`] counts them about every second, over all shards. What this node has let in since then is
-//!    added. So one node exceeds a limit by what it lets in during a count, and others by what they let in
-//!    between two counts.
+//!    added, unless the count is old: timers that have ended since are not known. So one node exceeds a limit by
+//!    what it lets in during a count, and others by what they let in between two counts.
+//! 3. What a command did not add is given back, unless a count came between.
 
+mod admission;
 pub(crate) mod count;
 
 use std::{
@@ -16,7 +18,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use duly_core::{
@@ -25,9 +27,11 @@ use duly_core::{
     rate::{Gcra, Rate},
     refusal::wait_of,
 };
-use duly_store::{AccessRecords, Command, Operation, Outcome};
+use duly_store::AccessRecords;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
+pub(crate) use self::admission::{Admission, NamespaceAdmission};
 use crate::{
     http::{Problem, budget::Budget},
     telemetry,
@@ -35,8 +39,8 @@ use crate::{
 
 /// Wait before a repetition at a limit of what a tenant has: some of it may be gone by then.
 const WAIT: Millis = Millis::from_secs(1);
-/// Size of a pending timer besides its payload and headers, as an estimate.
-const TIMER_BYTES: u64 = 128;
+/// Age of a count after which what was let in since is not added.
+const COUNT_OLD: Duration = Duration::from_secs(5);
 
 /// The tenants of a server.
 #[derive(Debug, Default)]
@@ -56,6 +60,8 @@ pub(crate) struct TenantState {
     connections: AtomicUsize,
     waiting: AtomicUsize,
     budget: Mutex<Option<Budget>>,
+    /// The time of the next count; `None` while one is under way.
+    next_count: Mutex<Option<tokio::time::Instant>>,
 }
 
 /// What the namespaces of a tenant have.
@@ -63,7 +69,9 @@ pub(crate) struct TenantState {
 struct Counts {
     /// As counted last.
     counted: Use,
-    counted_at: Option<Timestamp>,
+    counted_at: Option<(Timestamp, Instant)>,
+    /// Number of the count.
+    number: u64,
     /// What this node has let in since then.
     since: Use,
     schedules: Gcra,
@@ -76,6 +84,8 @@ pub(crate) struct Use {
     pub(crate) pending: u64,
     pub(crate) pending_bytes: u64,
     pub(crate) dead: u64,
+    /// Schedules that were taken from the rate; not counted.
+    schedules: u64,
 }
 
 /// What a tenant uses.
@@ -103,14 +113,12 @@ enum SlotKind {
 
 /// The slot of a connection, once a caller of a tenant has called on it; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ConnectionSlot(Arc<Mutex<Option<Slot>>>);
+pub(crate) struct ConnectionSlot(Arc<ConnectionInner>);
 
-/// Schedules that were let in, or refused, before they go to the store.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    state: Arc<TenantState>,
-    /// For each command its refusal, or the bytes that were added for it.
-    commands: Vec<Result<Option<u64>, Refusal>>,
+#[derive(Debug, Default)]
+struct ConnectionInner {
+    slot: Mutex<Option<Slot>>,
+    refused: Notify,
 }
 
 impl Tenants {
@@ -136,8 +144,9 @@ impl Tenants {
 
     /// Returns the tenant of a key by its patterns.
     fn owner(&self, key: &ApiKey) -> Option<&Arc<TenantState>> {
-        let state = self.before(key.namespaces.first()?.stem())?;
-        state.1.tenant().has_key(key).then_some(&state.1)
+        // An administrator must be able to raise every limit.
+        let (_, state) = self.before(key.namespaces.first()?.stem())?;
+        (!key.is_admin() && state.tenant().has_key(key)).then_some(state)
     }
 
     /// Returns the last pattern that is not after a name, with its tenant.
@@ -177,6 +186,7 @@ impl TenantState {
             connections: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             budget: Mutex::default(),
+            next_count: Mutex::new(Some(tokio::time::Instant::now())),
         }
     }
 
@@ -189,8 +199,8 @@ impl TenantState {
     pub(crate) fn usage(&self) -> Usage {
         let counts = self.counts.lock();
         Usage {
-            counted: counts.counted.plus(counts.since),
-            counted_at: counts.counted_at,
+            counted: counts.sum(),
+            counted_at: counts.counted_at.map(|(at, _)| at),
             connections: self.connections.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
             request_bytes: self.budget.lock().as_ref().map_or(0, Budget::used),
@@ -200,8 +210,8 @@ impl TenantState {
     /// Uses a new count of what the namespaces of the tenant have.
     fn use_count(&self, counted: Use, counted_at: Timestamp) {
         let mut counts = self.counts.lock();
-        (counts.counted, counts.counted_at) = (counted, Some(counted_at));
-        counts.since = Use::default();
+        (counts.counted, counts.counted_at) = (counted, Some((counted_at, Instant::now())));
+        (counts.since, counts.number) = (Use::default(), counts.number + 1);
     }
 
     /// Admits a call at `now` by the boot-time clock.
@@ -238,63 +248,8 @@ impl TenantState {
         let mut budget = self.budget.lock();
         Some(match &*budget {
             Some(present) if present.bytes_max() == most => present.clone(),
-            _ => budget.insert(whole.part(most)).clone(),
+            _ => budget.insert(whole.part(most, self.tenant().name.clone())).clone(),
         })
-    }
-
-    /// Admits a new namespace.
-    pub(crate) fn admit_namespace(&self) -> Result<(), Problem> {
-        let most = self.tenant().limits[TenantLimit::MaxNamespaces].unwrap_or(u64::MAX);
-        let mut counts = self.counts.lock();
-        if counts.counted.namespaces + counts.since.namespaces >= most {
-            return Err(self.problem(TenantLimit::MaxNamespaces, None));
-        }
-        counts.since.namespaces += 1;
-        Ok(())
-    }
-
-    /// Admits those of the commands that the limits allow, at `now` by the boot-time clock. Returns `None` if no
-    /// limit concerns them.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        commands: &[Command],
-        now: Duration,
-    ) -> Option<Admission> {
-        use TenantLimit::{MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond};
-        let limits = self.tenant().limits;
-        let is_free = [MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond]
-            .iter()
-            .all(|limit| limits[*limit].is_none());
-        if is_free || commands.iter().all(|command| new_bytes(command).is_none()) {
-            return None;
-        }
-        let rate = rate(&limits, SchedulePerSecond);
-        let most = |limit: TenantLimit| limits[limit].unwrap_or(u64::MAX);
-        let mut counts = self.counts.lock();
-        let commands = commands.iter().map(|command| {
-            let Some(bytes) = new_bytes(command) else { return Ok(None) };
-            let used = counts.counted.plus(counts.since);
-            let full = [
-                (MaxDead, used.dead >= most(MaxDead)),
-                (MaxPending, used.pending >= most(MaxPending)),
-                (MaxPendingBytes, used.pending_bytes.saturating_add(bytes) > most(MaxPendingBytes)),
-            ];
-            if let Some((limit, _)) = full.into_iter().find(|(_, is_full)| *is_full) {
-                return Err(self.refusal(limit, (limit != MaxDead).then_some(WAIT)));
-            }
-            if let Some(rate) = rate {
-                if counts.schedules.available(rate, now) == 0 {
-                    let wait = wait_of(counts.schedules.next_in(rate, now));
-                    return Err(self.refusal(SchedulePerSecond, Some(wait)));
-                }
-                counts.schedules.take(rate, now, 1);
-            }
-            counts.since.pending += 1;
-            counts.since.pending_bytes += bytes;
-            Ok(Some(bytes))
-        });
-        let commands = commands.collect();
-        Some(Admission { state: Arc::clone(self), commands })
     }
 
     /// Returns the refusal at a limit.
@@ -327,7 +282,26 @@ impl Usage {
     }
 }
 
+impl Counts {
+    /// Returns what was counted and let in since. What has ended since an old count is not known.
+    fn sum(&self) -> Use {
+        let is_old = self.counted_at.is_some_and(|(_, at)| at.elapsed() > COUNT_OLD);
+        if is_old { self.counted } else { self.counted.plus(self.since) }
+    }
+}
+
 impl Use {
+    /// Returns the difference, or nothing.
+    fn minus(self, other: Self) -> Self {
+        Self {
+            namespaces: self.namespaces.saturating_sub(other.namespaces),
+            pending: self.pending.saturating_sub(other.pending),
+            pending_bytes: self.pending_bytes.saturating_sub(other.pending_bytes),
+            dead: self.dead.saturating_sub(other.dead),
+            schedules: self.schedules.saturating_sub(other.schedules),
+        }
+    }
+
     /// Returns the sum of two.
     fn plus(self, other: Self) -> Self {
         Self {
@@ -335,6 +309,7 @@ impl Use {
             pending: self.pending + other.pending,
             pending_bytes: self.pending_bytes + other.pending_bytes,
             dead: self.dead + other.dead,
+            schedules: self.schedules + other.schedules,
         }
     }
 }
@@ -364,55 +339,27 @@ impl Drop for Slot {
 impl ConnectionSlot {
     /// Counts the connection as one of a tenant.
     pub(crate) fn admit(&self, state: &Arc<TenantState>) -> Result<(), Problem> {
-        let mut slot = self.0.lock();
+        let mut slot = self.0.slot.lock();
         if slot.as_ref().is_none_or(|slot| !Arc::ptr_eq(&slot.state, state)) {
-            *slot = Some(state.take_slot(SlotKind::Connection)?);
+            let taken = state.take_slot(SlotKind::Connection);
+            *slot = Some(taken.inspect_err(|_| self.0.refused.notify_one())?);
         }
         Ok(())
     }
-}
 
-impl Admission {
-    /// Returns the commands that were let in.
-    pub(crate) fn admitted(&self, commands: Vec<Command>) -> Vec<Command> {
-        let pairs = commands.into_iter().zip(&self.commands);
-        pairs.filter(|(_, admitted)| admitted.is_ok()).map(|(command, _)| command).collect()
-    }
-
-    /// Returns the outcomes of all commands, of which those that were let in have these. Without outcomes they
-    /// may have been carried out.
-    pub(crate) fn outcomes(self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
-        let (mut outcomes, mut unused) = (outcomes.into_iter(), Use::default());
-        let all = self.commands.into_iter().filter_map(|admitted| match admitted {
-            Err(refusal) => Some(Outcome::Refused(refusal)),
-            Ok(bytes) => {
-                let outcome = outcomes.next()?;
-                let is_new = matches!(outcome, Outcome::Created(_) | Outcome::Failed(_));
-                if let Some(bytes) = bytes.filter(|_| !is_new) {
-                    unused.pending += 1;
-                    unused.pending_bytes += bytes;
-                }
-                Some(outcome)
-            }
-        });
-        let all = all.collect();
-        // A count may have come between.
-        let since = &mut self.state.counts.lock().since;
-        since.pending = since.pending.saturating_sub(unused.pending);
-        since.pending_bytes = since.pending_bytes.saturating_sub(unused.pending_bytes);
-        all
+    /// Waits until the connection is refused, and must end.
+    pub(crate) async fn refused(&self) {
+        self.0.refused.notified().await;
     }
 }
 
-/// Returns the size that a command adds if it creates a timer, as an estimate; `None` if it creates none.
-fn new_bytes(command: &Command) -> Option<u64> {
-    let spec = match &command.operation {
-        Operation::Schedule { schedule, .. } => &schedule.spec,
-        Operation::Import { timer } => &timer.spec,
-        _ => return None,
-    };
-    let payload = spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-    Some(TIMER_BYTES + (payload + spec.headers.heap_bytes()) as u64)
+/// Returns the problem of a tenant that uses its request memory.
+pub(crate) fn over_memory(tenant: &TenantName, max: u64) -> Problem {
+    let limit = TenantLimit::MaxRequestBytes;
+    telemetry::record_tenant_refusal(tenant, limit);
+    let refusal =
+        Refusal::TenantLimit { tenant: tenant.clone(), limit, max, retry_after: Some(WAIT) };
+    Problem::new(refusal.code(), refusal.to_string()).with(refusal)
 }
 
 fn rate(limits: &TenantLimits, limit: TenantLimit) -> Option<Rate> {

@@ -147,7 +147,7 @@ enum Command {
     Receive(receive::Args),
     Key(key::Args),
     Tenant(tenant::Args),
-    /// Show the key that the command sends, and its rights
+    /// Show the key that the command sends, its rights, and its tenant
     Whoami,
     Audit(audit::Args),
     Store(store::Args),

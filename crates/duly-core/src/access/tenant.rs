@@ -3,6 +3,7 @@
 use std::{fmt, ops::Index};
 
 use serde::{Deserialize, Serialize};
+use url::Host;
 
 use super::{ApiKey, NamespacePattern};
 use crate::{Invalid, NamespaceName, ids::NAMESPACE_ALLOWED};
@@ -83,6 +84,19 @@ crate::named_enum! {
     }
 }
 
+impl TenantLimit {
+    /// Returns the smallest and the largest value.
+    pub const fn bounds(self) -> (u64, u64) {
+        match self {
+            Self::SchedulePerSecond | Self::CallPerSecond => (1, u32::MAX as u64),
+            Self::MaxConnections | Self::MaxDead => (1, u64::MAX),
+            // Less is too little for a list.
+            Self::MaxRequestBytes => (1 << 20, u64::MAX),
+            _ => (0, u64::MAX),
+        }
+    }
+}
+
 /// Number of limits.
 const COUNT: usize = TenantLimit::ALL.len();
 
@@ -106,15 +120,10 @@ impl TenantLimits {
 
     fn check(&self) -> Result<(), Invalid> {
         for (limit, value) in self.iter() {
-            let (may_be_zero, is_rate) = match limit {
-                TenantLimit::SchedulePerSecond | TenantLimit::CallPerSecond => (false, true),
-                TenantLimit::MaxConnections | TenantLimit::MaxRequestBytes => (false, false),
-                _ => (true, false),
-            };
-            let most = if is_rate { u64::from(u32::MAX) } else { u64::MAX };
-            if value > most || value == 0 && !may_be_zero {
-                let least = u64::from(!may_be_zero);
-                let allowed = format!("an integer from {least} to {most}, or absent for no limit");
+            let (least, most) = limit.bounds();
+            if !(least..=most).contains(&value) {
+                let to = if most == u64::MAX { String::new() } else { format!(" to {most}") };
+                let allowed = format!("an integer from {least}{to}, or absent for no limit");
                 return Err(Invalid::new(limit.as_str(), value, allowed).within("limits"));
             }
         }
@@ -149,18 +158,19 @@ impl From<Vec<(TenantLimit, u64)>> for TenantLimits {
 pub struct HostPattern(String);
 
 impl HostPattern {
-    /// Creates a pattern from text, after checking it. Letters become small.
+    /// Creates a pattern from text, after checking it. The host gets the form that it has in a URL.
     pub fn new(text: &str) -> Result<Self, Invalid> {
-        let name = text.strip_prefix("*.").unwrap_or(text);
-        let is_address = name.starts_with('[') && name.ends_with(']');
-        let is_allowed = |byte: u8| {
-            byte.is_ascii_alphanumeric()
-                || b".-_".contains(&byte)
-                || is_address && b":[]".contains(&byte)
+        let (begin, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let host = Host::parse(name).ok();
+        let is_right = match &host {
+            Some(Host::Domain(name)) => !name.contains('*'),
+            Some(Host::Ipv4(_) | Host::Ipv6(_)) => begin.is_empty(),
+            None => false,
         };
-        let fits = (1..=HOST_BYTES_MAX).contains(&text.len()) && !name.is_empty();
-        if fits && !name.starts_with('.') && name.bytes().all(is_allowed) {
-            return Ok(Self(text.to_ascii_lowercase()));
+        if let Some(host) = host.filter(|_| is_right && text.len() <= HOST_BYTES_MAX) {
+            // As a URL has it.
+            return Ok(Self(format!("{begin}{host}")));
         }
         let allowed = "a host without scheme and port, such as hooks.example.com, or *. and the end of hosts, \
                        such as *.example.com";
@@ -318,7 +328,11 @@ mod tests {
         assert!(!matches("*.example.com", "badexample.com"));
         assert!(!matches("*.example.com", "example.com.evil"));
         assert!(matches("[::1]", "[::1]"));
-        for text in ["", "*", "*.", "a/b", "a:80", "http://a", "*.*", ".a", "ä"] {
+        assert!(
+            matches("example.com.", "example.com") && matches("*.example.com.", "a.example.com")
+        );
+        assert!(matches("[0:0::1]", "[::1]") && matches("bücher.example", "xn--bcher-kva.example"));
+        for text in ["", "*", "*.", "a/b", "a:80", "http://a", "*.*", "*.10.0.0.1", "a b"] {
             assert!(HostPattern::new(text).is_err(), "{text}");
         }
     }

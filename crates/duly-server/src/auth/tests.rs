@@ -261,7 +261,7 @@ fn subjects_of_certificates_and_tokens_hold_keys() {
     let who = |auth: &Auth, headers: &HeaderMap, peer| {
         let (key, admitted) = auth.admit(Rule::AnyKey, headers, peer, now);
         assert_eq!(key.is_some(), admitted.is_ok());
-        key.map(|identity| identity.key.as_str().to_owned())
+        key.and_then(|caller| caller.key().map(|key| key.id.to_string()))
     };
     let name = |digit: u8| Some(duly_core::access::KeyId::generate([digit; 10]).to_string());
     let none = HeaderMap::new();

@@ -50,11 +50,16 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let address = peer.address;
     let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
-    let (identity, admitted) = match app.guard.check(request.uri(), request.headers()) {
+    let (caller, admitted) = match app.guard.check(request.uri(), request.headers()) {
         Ok(()) => app.auth.admit(rule, request.headers(), peer, app.now()),
         Err(problem) => (None, Err(problem)),
     };
-    let audited = app.audit.begin(app.auth.is_required(), rule, || CallFacts {
+    let within = caller.as_ref().map_or(Ok(()), |it| app.check_tenant(rule, it, &slot));
+    // A tenant that calls too often gets no lines in the audit log for that.
+    let recorded = if within.is_ok() { rule } else { Rule::Open };
+    let admitted = within.and(admitted);
+    let identity = caller.as_ref().and_then(Caller::identity);
+    let audited = app.audit.begin(app.auth.is_required(), recorded, || CallFacts {
         protocol: "grpc",
         operation: method.map_or(UNMATCHED, |method| method.path.as_str()).to_owned(),
         is_admitted: admitted.is_ok(),
@@ -71,7 +76,6 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err)).and_then(|caller| {
             check_content_encoding(request.headers())?;
             let method = method.ok_or_else(|| unknown(request.uri()))?;
-            app.check_tenant(&caller, &slot)?;
             let budget = match method.kind {
                 CallKind::Reading | CallKind::Change => app.budget_of(&caller),
                 CallKind::Probe => app.probes().clone(),

@@ -4,7 +4,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use duly_core::{
     Millis, Settings, TimerId, Timestamp,
-    access::TenantLimits,
+    access::{Action, TenantLimits},
     env::Clock,
     rate::{Gcra, Rate},
 };
@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, watch};
 use super::{Backups, Problem, budget::Budget, guard::Guard};
 use crate::{
     audit::Audit,
-    auth::{Auth, Caller},
+    auth::{Auth, Caller, Rule},
     call,
     telemetry::{Metrics, Routes},
     tenants::ConnectionSlot,
@@ -184,13 +184,18 @@ impl App {
         part.unwrap_or_else(|| self.0.budget.clone())
     }
 
-    /// Admits a call on a connection within the limits of the caller's tenant.
+    /// Admits a call on a connection within the limits of the caller's tenant. Probes are always admitted, and
+    /// calls that show the use of the limits.
     pub(crate) fn check_tenant(
         &self,
+        rule: Rule,
         caller: &Caller,
         connection: &ConnectionSlot,
     ) -> Result<(), Problem> {
         let Some(tenant) = caller.tenant() else { return Ok(()) };
+        if matches!(rule, Rule::Open | Rule::AnyKey | Rule::Needs(Action::Metrics)) {
+            return Ok(());
+        }
         connection.admit(tenant)?;
         tenant.admit_call(self.clock.boot())
     }

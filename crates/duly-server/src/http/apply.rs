@@ -4,13 +4,22 @@ use std::collections::BTreeSet;
 
 use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use duly_store::{
-    Command, Operation, Outcome, Refusal, Sharded,
+    Command, Error, Operation, Outcome, Refusal, Sharded,
     namespaces::{IDLE_AFTER, Put},
 };
 
-use super::{App, ImplicitNamespaces, Problem, refusal_texts::OperationKind};
-use crate::{call, similar_name::most_similar, telemetry};
+use futures::{StreamExt, stream};
 
+use super::{App, ImplicitNamespaces, Problem, refusal_texts::OperationKind};
+use crate::{
+    call,
+    similar_name::most_similar,
+    telemetry,
+    tenants::{Admission, NamespaceAdmission},
+};
+
+/// Timers that are looked up at the same time.
+const LOOKED_UP_AT_ONCE: usize = 32;
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
 
@@ -73,19 +82,43 @@ impl App {
         let tenant = tenants.of_namespace(namespace.as_str());
         let outcomes = match tenant.and_then(|it| it.admit(&commands, self.clock.boot())) {
             None => self.sharded().apply(commands).await?,
-            Some(admission) => {
+            Some(mut admission) => {
+                self.let_repeats_in(&mut admission, &commands).await;
                 let admitted = admission.admitted(commands);
-                let outcomes = match admitted.is_empty() {
-                    true => Vec::new(),
-                    false => self.sharded().apply(admitted).await?,
-                };
-                admission.outcomes(outcomes)
+                if admitted.is_empty() {
+                    admission.outcomes(Vec::new())
+                } else {
+                    match self.sharded().apply(admitted).await {
+                        Ok(outcomes) => admission.outcomes(outcomes),
+                        Err(error) => {
+                            admission.failed(&error);
+                            return Err(error);
+                        }
+                    }
+                }
             }
         };
         for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
             telemetry::record_operation(kind, namespace, outcome);
         }
         Ok(outcomes)
+    }
+
+    /// Lets those commands of a full tenant in whose timer exists: a repetition of an earlier call adds nothing.
+    async fn let_repeats_in(&self, admission: &mut Admission, commands: &[Command]) {
+        let known = admission.refused(commands).into_iter().filter_map(|position| {
+            let Command { namespace, operation, .. } = &commands[position];
+            Some((position, namespace.clone(), operation.id()?.clone()))
+        });
+        let known = known.map(|(position, namespace, id)| async move {
+            let shard = self.sharded().shard_of(&namespace, id.as_str());
+            let found = self.store.get(shard, namespace, id, 0).await;
+            matches!(found, Ok(Some(_)) | Err(Error::TooLarge { .. })).then_some(position)
+        });
+        let known: Vec<_> = stream::iter(known).buffered(LOOKED_UP_AT_ONCE).collect().await;
+        for position in known.into_iter().flatten() {
+            admission.let_in(position);
+        }
     }
 
     /// Carries out commands, and creates the namespace again if it was removed before the first of them.
@@ -101,8 +134,12 @@ impl App {
         let shards = commands.iter().map(|command| command.shard(self.store.shards()));
         let shards: Vec<_> = shards.collect();
         let mut outcomes = self.apply(namespace, commands).await?;
-        let is_gone =
-            |outcome: &Outcome| matches!(outcome, Outcome::Refused(Refusal::UnknownNamespace(_)));
+        let is_gone = |outcome: &Outcome| {
+            let undone = |refusal: &Refusal| {
+                matches!(refusal, Refusal::UnknownNamespace(_) | Refusal::TenantLimit { .. })
+            };
+            matches!(outcome, Outcome::Refused(refusal) if undone(refusal))
+        };
         let done: BTreeSet<_> = shards
             .iter()
             .zip(&outcomes)
@@ -141,6 +178,7 @@ impl App {
                 ))
             })?;
         }
+        let admitted = tenant.map(|tenant| tenant.admit_namespace()).transpose()?;
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits.implicit_namespaces_per_second;
             let detail = format!(
@@ -151,10 +189,10 @@ impl App {
             );
             Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
         })?;
-        tenant.map_or(Ok(()), |tenant| tenant.admit_namespace())?;
         let put = Put::IfAbsent(Box::new(self.defaults.clone()));
         let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {
+            admitted.into_iter().for_each(NamespaceAdmission::keep);
             let name = &namespace.name;
             let similar = self.similar_namespace(name).await;
             let key = call::caller().key().map(|key| key.id.to_string());

@@ -181,12 +181,13 @@ async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large(bytes_max, "server.body_bytes_max"));
     }
-    let together = app.budget().largest_body();
+    let budget = app.budget();
+    let together = budget.largest_body();
     if declared.is_some_and(|bytes| bytes > together as u64) {
-        return Err(too_large(together, "server.request_memory_max"));
+        return Err(too_large(together, budget.limit_name()));
     }
     let expected = declared.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(bytes_max);
-    let mut reservation = app.budget().empty_reservation();
+    let mut reservation = budget.empty_reservation();
     let mut body = Limited::new(body, bytes_max);
     let mut text = BodyBuffer::default();
     while let Some(frame) = body.frame().await {

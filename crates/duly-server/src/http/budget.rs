@@ -18,11 +18,12 @@ use std::sync::{
 
 use axum::response::Response;
 use bytes::Bytes;
-use duly_core::{Code, access::TenantLimit};
+use duly_core::{Code, access::TenantName};
 use http_body_util::{BodyExt, Collected};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Problem, lease_reservation::OversizeSemaphore};
+use crate::tenants;
 
 /// Bodies up to this size may use all but the last sixteenth of the budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -41,8 +42,8 @@ struct Inner {
     /// Held by the one response that may exceed the budget.
     overdraft: Arc<Semaphore>,
     oversize: OversizeSemaphore,
-    /// The budget that this one is a part of.
-    whole: Option<Budget>,
+    /// The budget that this one is a part of, and the tenant whose part it is.
+    whole: Option<(Budget, TenantName)>,
 }
 
 /// Bytes that are reserved until this value is dropped.
@@ -50,8 +51,8 @@ struct Inner {
 pub(crate) struct Reservation {
     budget: Budget,
     bytes: usize,
-    /// Held while the reservation exceeds the budget.
-    overdraft: Option<OwnedSemaphorePermit>,
+    /// Held while the reservation exceeds the budget, and the whole that it is a part of.
+    overdrafts: Vec<OwnedSemaphorePermit>,
 }
 
 impl Budget {
@@ -60,12 +61,12 @@ impl Budget {
         Self::of(None, bytes_max)
     }
 
-    /// Creates a budget that is a part of this one.
-    pub(crate) fn part(&self, bytes_max: usize) -> Self {
-        Self::of(Some(self.clone()), bytes_max)
+    /// Creates a budget of a tenant that is a part of this one.
+    pub(crate) fn part(&self, bytes_max: usize, tenant: TenantName) -> Self {
+        Self::of(Some((self.clone(), tenant)), bytes_max)
     }
 
-    fn of(whole: Option<Self>, bytes_max: usize) -> Self {
+    fn of(whole: Option<(Self, TenantName)>, bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
         let (used, oversize) = (AtomicUsize::new(0), OversizeSemaphore::new(bytes_max));
         Self(Arc::new(Inner { used, bytes_max, overdraft, oversize, whole }))
@@ -86,10 +87,10 @@ impl Budget {
         let most = capacity(self);
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
         let taken = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        let Some(whole) = &self.0.whole else {
+        let Some((whole, tenant)) = &self.0.whole else {
             return taken.map(drop).map_err(|_| over_budget());
         };
-        taken.map_err(|_| over_part(self.0.bytes_max))?;
+        taken.map_err(|_| tenants::over_memory(tenant, self.0.bytes_max as u64))?;
         whole.take(bytes, capacity).inspect_err(|_| {
             self.0.used.fetch_sub(bytes, Ordering::Relaxed);
         })
@@ -98,14 +99,14 @@ impl Budget {
     /// Reserves bytes without a check.
     fn take_unchecked(&self, bytes: usize) {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(whole) = &self.0.whole {
+        if let Some((whole, _)) = &self.0.whole {
             whole.take_unchecked(bytes);
         }
     }
 
     fn give_back(&self, bytes: usize) {
         self.0.used.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(whole) = &self.0.whole {
+        if let Some((whole, _)) = &self.0.whole {
             whole.give_back(bytes);
         }
     }
@@ -117,7 +118,7 @@ impl Budget {
 
     /// Returns an empty reservation.
     pub(crate) fn empty_reservation(&self) -> Reservation {
-        Reservation { budget: self.clone(), bytes: 0, overdraft: None }
+        Reservation { budget: self.clone(), bytes: 0, overdrafts: Vec::new() }
     }
 
     /// Reserves bytes, if there is capacity.
@@ -138,7 +139,15 @@ impl Budget {
     /// Returns the largest body that fits into an unused budget.
     pub(crate) fn largest_body(&self) -> usize {
         let own = self.capacity_for(usize::MAX);
-        self.0.whole.as_ref().map_or(own, |whole| own.min(whole.largest_body()))
+        self.0.whole.as_ref().map_or(own, |(whole, _)| own.min(whole.largest_body()))
+    }
+
+    /// Returns the name of the limit that bounds the largest body.
+    pub(crate) fn limit_name(&self) -> &'static str {
+        match self.0.whole {
+            Some(_) => "max_request_bytes of your tenant",
+            None => "server.request_memory_max",
+        }
     }
 
     /// Returns the bytes of the budget that may be in use once a reservation of this size is part of it.
@@ -199,9 +208,19 @@ impl Reservation {
         if self.grow_to(bytes).is_ok() {
             return;
         }
-        if self.overdraft.is_none() {
-            let permit = Arc::clone(&self.budget.0.overdraft).acquire_owned().await;
-            self.overdraft = Some(permit.expect("it is never closed"));
+        // First that of the part: a tenant waits for its own responses before it holds up those of others.
+        let whole = self.budget.0.whole.as_ref().map(|(whole, _)| whole);
+        let exceeded: Vec<_> = [Some(&self.budget), whole].into_iter().flatten().cloned().collect();
+        for budget in exceeded.iter().skip(self.overdrafts.len()) {
+            let permit = Arc::clone(&budget.0.overdraft).acquire_owned().await;
+            self.overdrafts.push(permit.expect("it is never closed"));
+            if self.grow_to(bytes).is_ok() {
+                return;
+            }
+            let more = bytes.saturating_sub(self.bytes);
+            if whole_has_room(&self.budget, more) {
+                break;
+            }
         }
         if self.grow_to(bytes).is_err() {
             let more = bytes.saturating_sub(self.bytes);
@@ -249,18 +268,17 @@ pub(crate) fn over_budget() -> Problem {
     Problem::temporary(
         Code::ResourceExhausted,
         "too little request memory is free: send smaller or fewer requests at a time, ask for \
-         smaller pages, read responses as they arrive, or raise server.request_memory_max",
+         smaller pages, read responses as they arrive, or raise server.request_memory_max (of a tenant: \
+         max_request_bytes)",
     )
 }
 
-/// Returns the problem of a full part of the budget.
-fn over_part(bytes_max: usize) -> Problem {
-    let detail = format!(
-        "the calls of your tenant use its {bytes_max} bytes of request memory: send smaller or fewer requests \
-         at a time, read responses as they arrive, or have an administrator raise {} of the tenant",
-        TenantLimit::MaxRequestBytes.as_str()
-    );
-    Problem::temporary(Code::ResourceExhausted, detail)
+/// Returns `true` if a part can grow by these bytes without exceeding the whole.
+fn whole_has_room(part: &Budget, more: usize) -> bool {
+    part.0
+        .whole
+        .as_ref()
+        .is_some_and(|(whole, _)| whole.used().saturating_add(more) <= whole.capacity_for(more))
 }
 
 /// A mark of a response that is counted already.
@@ -309,7 +327,7 @@ mod tests {
     #[test]
     fn a_full_part_leaves_the_rest_to_others() {
         let whole = Budget::new(8 * MIB);
-        let part = whole.part(2 * MIB);
+        let part = whole.part(2 * MIB, TenantName::new("acme").unwrap());
         let mut own = part.reserve(MIB).unwrap();
         assert_eq!((used(&part), used(&whole)), (MIB, MIB));
         let refused = part.reserve(MIB).unwrap_err().into_body();
@@ -361,6 +379,29 @@ mod tests {
         assert_eq!(used(&budget), MIB);
         drop(second);
         assert_eq!(used(&budget), 0);
+    }
+
+    #[tokio::test]
+    async fn p10_parts_share_the_overdraft_of_the_whole() {
+        let whole = Budget::new(4 * MIB);
+        let part = |name| whole.part(MIB, TenantName::new(name).unwrap());
+        let (one, other) = (part("one"), part("other"));
+        // A part that is exceeded leaves the overdraft of the whole to others.
+        let mut first = one.empty_reservation();
+        first.grow_past_budget_to(2 * MIB).await;
+        let full = whole.reserve_unchecked(3 * MIB);
+        let mut second = other.empty_reservation();
+        second.grow_past_budget_to(MIB).await;
+        assert_eq!(used(&whole), 6 * MIB);
+        let mut third = whole.empty_reservation();
+        {
+            let mut waits = std::pin::pin!(third.grow_past_budget_to(MIB));
+            assert!(futures::poll!(waits.as_mut()).is_pending(), "one response exceeds the whole");
+            drop((first, second, full));
+            waits.await;
+        }
+        drop(third);
+        assert_eq!(used(&whole), 0);
     }
 
     #[test]

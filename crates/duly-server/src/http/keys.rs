@@ -287,8 +287,8 @@ impl App {
         change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<AccessRecords, Problem> {
         if !self.auth.is_required() {
-            let detail = "this server requires no keys, so it cannot know who may create the first \
-                          one: stop it and run `duly key create --admin --data DIR`, or set \
+            let detail = "this server requires no keys, which tenants need too, so it cannot know who may create \
+                          the first one: stop it and run `duly key create NAME --admin --data DIR`, or set \
                           auth.mode and auth.root_key_file";
             return Err(Problem::new(Code::PermissionDenied, detail));
         }

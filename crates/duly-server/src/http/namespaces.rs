@@ -20,7 +20,7 @@ use super::{
     text::ResponseText,
     timers::list::{end_page, page_limit},
 };
-use crate::{call, messages};
+use crate::{call, messages, tenants::NamespaceAdmission};
 
 /// Namespaces that are read with one call of the store.
 const AT_ONCE: usize = 32;
@@ -216,12 +216,18 @@ impl App {
         let settings = Box::new(settings.over(self.defaults.clone(), &self.defaults, reset)?);
         self.check_settings(&name, &settings, None)?;
         let _turn = self.patches().lock().await;
-        if let Some(tenant) = self.auth.tenants().of_namespace(name.as_str())
-            && self.store.get_namespace(name.clone()).await?.is_none()
-        {
-            tenant.admit_namespace()?;
+        let tenants = self.auth.tenants();
+        let admitted = match tenants.of_namespace(name.as_str()) {
+            Some(tenant) if self.store.get_namespace(name.clone()).await?.is_none() => {
+                Some(tenant.admit_namespace()?)
+            }
+            _ => None,
+        };
+        let put = self.store.put_namespace(name, Put::Replace { settings, secrets }).await?;
+        if put.1 {
+            admitted.into_iter().for_each(NamespaceAdmission::keep);
         }
-        Ok(self.store.put_namespace(name, Put::Replace { settings, secrets }).await?)
+        Ok(put)
     }
 
     /// Returns one namespace.

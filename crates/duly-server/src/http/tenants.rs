@@ -8,7 +8,7 @@ use axum::{extract::State, response::IntoResponse};
 use duly_api::access::{ListTenantsResponse, PutTenantRequest, Tenant, TenantUsage};
 use duly_core::{
     Code, Invalid,
-    access::{self, ApiKey, TenantLimit, TenantName},
+    access::{self, ApiKey, NamespacePattern, TenantLimit, TenantName},
 };
 use duly_store::AccessChange;
 use http::{StatusCode, Uri};
@@ -49,15 +49,31 @@ pub(crate) async fn put_tenant(
     TenantPath(name): TenantPath,
     body: JsonBody,
 ) -> HandlerResult {
+    note_target(&name);
     let tenant = body.parse::<PutTenantRequest>().await?.check(name.clone())?;
-    app.check_tenant_limits(&tenant)?;
-    let is_new = app.auth.tenants().get(&name).is_none();
+    let present = app.auth.tenants().get(&name).map(|state| state.tenant());
+    let is_same =
+        |limit| present.as_ref().is_some_and(|it| it.limits[limit] == tenant.limits[limit]);
+    let above = app.above_maximum(&tenant).find(|(limit, _)| !is_same(*limit));
+    above.map_or(Ok(()), |(_, invalid)| Err(invalid))?;
+    let is_new = present.is_none();
     let change = |_: &_| Ok(AccessChange::PutTenant(Box::new(tenant.clone())));
     app.change_tenant(&name, change).await?;
     if let Some(state) = app.auth.tenants().get(&name) {
         // It begins with what its namespaces have already.
         let count = count_tenant(&*app.store, state, &*app.clock);
         timeout(COUNT_WITHIN, count).await.ok();
+    }
+    let straddles = |key: &&ApiKey| {
+        let covers = |own: &NamespacePattern| key.namespaces.iter().any(|it| it.overlaps(own));
+        tenant.namespaces.iter().any(covers) && !tenant.has_key(key) && !key.covers_all()
+    };
+    let straddling = app.auth.records().keys.values().filter(straddles).count();
+    if straddling > 0 {
+        call::set_notice(format!(
+            "{straddling} keys cover namespaces of tenant {name} and others: they belong to no tenant, and its \
+             limits of calls, connections and memory do not hold for them"
+        ));
     }
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     response::json(status, &app.tenant(&name)?)
@@ -143,7 +159,7 @@ impl App {
         name: &TenantName,
         change: impl Fn(&duly_store::AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<(), Problem> {
-        call::note(|notes| notes.target = Some(format!("tenant {name}")));
+        note_target(name);
         self.change_records(|records| {
             if !call::caller().key().is_some_and(ApiKey::is_admin) {
                 let detail = "only a key with the role admin in all namespaces (*) can change tenants: a tenant \
@@ -156,22 +172,23 @@ impl App {
         .map(drop)
     }
 
-    /// Checks that limits of a tenant are not above what the server has in all.
-    fn check_tenant_limits(&self, tenant: &access::Tenant) -> Result<(), Invalid> {
-        for (limit, max) in self.limits.tenant_limits_max.iter() {
-            if let Some(own) = tenant.limits[limit].filter(|own| *own > max) {
-                let allowed = format!("at most {max}, which is {} of this server", key_of(limit));
-                return Err(Invalid::new(limit.as_str(), own, allowed).within("limits"));
-            }
-        }
-        Ok(())
+    /// Returns the limits of a tenant that are above what the server has in all.
+    fn above_maximum(
+        &self,
+        tenant: &access::Tenant,
+    ) -> impl Iterator<Item = (TenantLimit, Invalid)> {
+        self.limits.tenant_limits_max.iter().filter_map(|(limit, max)| {
+            let own = tenant.limits[limit].filter(|own| *own > max)?;
+            let allowed = format!("at most {max}, which is {} of this server", key_of(limit));
+            Some((limit, Invalid::new(limit.as_str(), own, allowed).within("limits")))
+        })
     }
 
     /// Logs the tenants whose limits are above what the server has in all.
     pub(crate) fn warn_of_tenants(&self) {
         for state in self.auth.tenants().iter() {
             let tenant = state.tenant();
-            if let Err(invalid) = self.check_tenant_limits(&tenant) {
+            for (_, invalid) in self.above_maximum(&tenant) {
                 tracing::warn!(
                     tenant = %tenant.name,
                     %invalid,
@@ -180,6 +197,11 @@ impl App {
             }
         }
     }
+}
+
+/// Notes the tenant for the audit log.
+fn note_target(name: &TenantName) {
+    call::note(|notes| notes.target = Some(format!("tenant {name}")));
 }
 
 /// Returns the key of the configuration that bounds a limit of tenants.

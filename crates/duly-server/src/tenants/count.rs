@@ -1,7 +1,7 @@
 //! Counts what namespaces have: those with a label in metrics, and those of tenants.
 //!
-//! A pass reads counts of each of these namespaces in every shard. The next one begins after a second, or after ten
-//! times the duration of the pass, so counting takes at most a tenth of the time.
+//! A count reads the counts of each of these namespaces in every shard. The next one begins after a second, or after
+//! ten times the duration of the count, so counting takes at most a tenth of the time.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,15 +11,23 @@ use duly_core::{
     env::Clock,
 };
 use duly_store::{Result, Sharded, Store};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{TenantState, Usage, Use};
 use crate::{auth::Auth, telemetry};
 
-/// Time between two passes.
+/// Time between two counts.
 const EVERY: Duration = Duration::from_secs(1);
-/// A pass takes at most this part of the time: one tenth.
+/// Time after which it is checked which tenants are to be counted.
+const TICK: Duration = Duration::from_millis(250);
+/// A count takes at most this part of the time: one tenth.
 const SHARE: u32 = 10;
+/// Tenants that are counted at the same time.
+const AT_ONCE: usize = 8;
 /// Namespaces with a label of their own.
 const LABELS_MAX: usize = 100;
 /// Namespaces of one page.
@@ -27,27 +35,50 @@ const PAGE: usize = 100;
 
 /// Counts until it is aborted.
 pub(crate) async fn run(auth: Auth, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
-    let (mut labelled, mut measured) = (BTreeSet::new(), BTreeSet::new());
-    let mut wait = Duration::ZERO;
+    let labelled = count_all_labelled(Arc::clone(&store), Arc::clone(&clock));
+    tokio::join!(labelled, count_tenants(auth, store, clock));
+}
+
+async fn count_all_labelled(store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+    let mut labelled = BTreeSet::new();
     loop {
-        sleep(wait).await;
         let began = Instant::now();
         // While shards are away, the last counts stay.
         if let Err(error) = count_labelled(&*store, &mut labelled, &*clock).await {
             tracing::debug!(%error, "namespaces could not be counted");
         }
+        sleep(EVERY.max(began.elapsed() * SHARE)).await;
+    }
+}
+
+/// Counts the tenants, each on its own: one with very many namespaces delays no other.
+async fn count_tenants(auth: Auth, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
+    let (mut measured, mut counts) = (BTreeSet::new(), JoinSet::new());
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        while counts.try_join_next().is_some() {}
         let mut gone = std::mem::take(&mut measured);
         for state in auth.tenants().iter() {
-            count_tenant(&*store, state, &*clock).await;
             let tenant = state.tenant();
             telemetry::set_tenant_use(&tenant.name, &tenant.limits, &state.usage());
             gone.remove(&tenant.name);
             measured.insert(tenant.name.clone());
+            if !state.begin_count() {
+                continue;
+            }
+            let (state, store, clock) = (Arc::clone(state), Arc::clone(&store), Arc::clone(&clock));
+            let slots = Arc::clone(&slots);
+            counts.spawn(async move {
+                let _slot = slots.acquire_owned().await;
+                let began = Instant::now();
+                count_tenant(&*store, &state, &*clock).await;
+                state.end_count(EVERY.max(began.elapsed() * SHARE));
+            });
         }
         for name in gone {
             telemetry::set_tenant_use(&name, &TenantLimits::default(), &Usage::default());
         }
-        wait = EVERY.max(began.elapsed() * SHARE);
+        sleep(TICK).await;
     }
 }
 
@@ -72,17 +103,34 @@ async fn count_labelled(
 
 /// Counts what the namespaces of a tenant have. While shards are away, its last count stays.
 pub(crate) async fn count_tenant(store: &dyn Store, state: &TenantState, clock: &dyn Clock) {
-    match sum_of(store, state).await {
-        Ok(counted) => state.use_count(counted, clock.now()),
+    let tenant = state.tenant();
+    match sum_of(store, &tenant.namespaces).await {
+        // After a change of its namespaces, the count is one of others.
+        Ok(counted) if state.tenant().namespaces == tenant.namespaces => {
+            state.use_count(counted, clock.now());
+        }
+        Ok(_) => {}
         Err(error) => {
-            tracing::debug!(tenant = %state.tenant().name, %error, "a tenant could not be counted");
+            tracing::debug!(tenant = %tenant.name, %error, "a tenant could not be counted");
         }
     }
 }
 
-async fn sum_of(store: &dyn Store, state: &TenantState) -> Result<Use> {
+impl TenantState {
+    /// Returns `true` if it is time for a count, which is under way then.
+    fn begin_count(&self) -> bool {
+        let mut next = self.next_count.lock();
+        next.is_some_and(|at| at <= Instant::now()) && next.take().is_some()
+    }
+
+    fn end_count(&self, wait: Duration) {
+        *self.next_count.lock() = Some(Instant::now() + wait);
+    }
+}
+
+async fn sum_of(store: &dyn Store, patterns: &[NamespacePattern]) -> Result<Use> {
     let mut sum = Use::default();
-    for pattern in &state.tenant().namespaces {
+    for pattern in patterns {
         let mut page = first_page(store, pattern).await?;
         while !page.is_empty() {
             let last = page.last().cloned();
@@ -94,6 +142,7 @@ async fn sum_of(store: &dyn Store, state: &TenantState) -> Result<Use> {
                     pending: stats.pending(),
                     pending_bytes: stats.pending_bytes,
                     dead: stats.dead,
+                    ..Use::default()
                 });
             }
             page = if is_over { Vec::new() } else { names(store, last).await? };

@@ -1,13 +1,15 @@
 use duly_core::{
-    NamespaceName, TimerId,
+    NamespaceName, Payload, TimerId,
     access::{Actions, HostPattern, Role},
-    schedule::{IfExists, Schedule, When},
+    operate::DeadLetterId,
+    payload::Form,
+    schedule::{Change, IfExists, Patch, Schedule, When},
 };
-use duly_store::{AccessChange, ChangeOrigin, command::Answer};
+use duly_store::{AccessChange, ChangeOrigin, Command, Error, Operation, Outcome, command::Answer};
 use http::StatusCode;
 use serde_json::json;
 
-use super::*;
+use super::{admission::TIMER_BYTES, *};
 use crate::{
     auth::{
         Auth,
@@ -109,7 +111,7 @@ fn p10_schedules_are_admitted_up_to_each_limit() {
         let admission = state.admit(&commands(), Duration::ZERO).unwrap();
         let expected = if limit == MaxDead { 0 } else { 2 };
         assert_eq!(admission.admitted(commands()).len(), expected, "{limit:?}");
-        let failed = Outcome::Failed(duly_store::Error::InDoubt { reason: String::new() });
+        let failed = Outcome::Failed(Error::InDoubt { reason: String::new() });
         let outcomes = admission.outcomes(vec![failed; expected]);
         let Outcome::Refused(refusal) = &outcomes[2] else { panic!("{outcomes:?}") };
         let text = refusal.to_string();
@@ -139,6 +141,56 @@ fn what_was_not_created_is_given_back() {
 }
 
 #[test]
+fn changes_and_redrives_count_too() {
+    let namespace = NamespaceName::new("acme-a").unwrap();
+    let of = |operation| Command { namespace: namespace.clone(), operation, answer: Answer::Brief };
+    let state =
+        state(limits(&[(TenantLimit::MaxPending, 1), (TenantLimit::MaxPendingBytes, 1_000)]));
+    let payload = |bytes: usize| Payload { form: Form::Binary, bytes: vec![0; bytes].into() };
+    let patch = |bytes| {
+        let patch = Patch { payload: Change::Set(payload(bytes)), ..Patch::default() };
+        let id = TimerId::new("1").unwrap();
+        of(Operation::Reschedule { id, patch: Box::new(patch), if_revision: None })
+    };
+    let admitted = |command: Command| {
+        let admission = state.admit(std::slice::from_ref(&command), Duration::ZERO).unwrap();
+        !admission.admitted(vec![command]).is_empty()
+    };
+    assert!(admitted(patch(900)));
+    assert!(!admitted(patch(900)), "a larger payload takes its bytes");
+    let letter = DeadLetterId::Timer(TimerId::new("1").unwrap());
+    let redrive = || of(Operation::Redrive { letter: letter.clone(), delay: Millis::ZERO });
+    assert!(admitted(redrive()));
+    assert!(!admitted(redrive()), "a redriven timer is pending");
+}
+
+#[test]
+fn an_administrator_of_all_belongs_to_no_tenant() {
+    let all = tenant("all", &["*"], limits(&[(TenantLimit::MaxConnections, 1)]));
+    let keys = [key(1, Actions::all(), &["*"]), key(2, Role::Operator.actions(), &["*"])];
+    let put = AccessChange::PutTenant(Box::new(all));
+    let all = records(keys).changed(put, ChangeOrigin::Offline, Timestamp::MIN).unwrap();
+    let tenants = Tenants::new(&all, &Tenants::default());
+    assert!(tenants.of_key(&presented(1).id).is_none());
+    assert!(tenants.of_key(&presented(2).id).is_some());
+}
+
+#[test]
+fn an_old_count_adds_nothing() {
+    let state = state(limits(&[(TenantLimit::MaxPending, 1)]));
+    state.use_count(Use::default(), Timestamp::MIN);
+    state.admit(&[schedule("1")], Duration::ZERO).unwrap();
+    let is_full = || {
+        let admission = state.admit(&[schedule("2")], Duration::ZERO).unwrap();
+        admission.admitted(vec![schedule("2")]).is_empty()
+    };
+    assert!(is_full());
+    let old = Instant::now() - COUNT_OLD - Duration::from_secs(1);
+    state.counts.lock().counted_at = Some((Timestamp::MIN, old));
+    assert!(!is_full(), "timers that have ended since are not known");
+}
+
+#[test]
 fn slots_are_given_back() {
     let state = state(limits(&[
         (TenantLimit::MaxConnections, 1),
@@ -161,7 +213,8 @@ fn slots_are_given_back() {
     let refused = state.admit_call(now).unwrap_err().into_body();
     assert_eq!(refused.retry_after_ms, Some(500), "{}", refused.detail);
     assert!(state.admit_call(now + Duration::from_millis(500)).is_ok());
-    assert!(state.admit_namespace().is_ok());
+    drop(state.admit_namespace().unwrap());
+    state.admit_namespace().unwrap().keep();
     assert!(state.admit_namespace().is_err());
 }
 
@@ -247,6 +300,24 @@ async fn a_schedule_creates_the_namespace_of_a_tenant_that_allows_it() {
         assert!(body["detail"].as_str().unwrap_or_default().contains(limit), "{body}");
     }
     // A batch loses only what is over the limit.
+    // A repetition adds nothing.
+    let path = "/v1/namespaces/acme-1/timers/r";
+    let put = r#"{"id":"r","delay":"1h"}"#;
+    let timers = ("POST", "/v1/namespaces/acme-1/timers");
+    let (status, _) = call_http(&server.app, timers, Some(&producer), put).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    let raised = AccessChange::PutTenant(Box::new(Tenant {
+        limits: TenantLimits::default().with(TenantLimit::MaxPending, Some(3)),
+        ..(*server.app.auth.tenants().of_namespace("acme-1").unwrap().tenant()).clone()
+    }));
+    let all = server.app.auth.records().changed(raised, ChangeOrigin::Offline, Timestamp::MIN);
+    server.app.auth.use_records(all.unwrap());
+    for expected in [StatusCode::CREATED, StatusCode::OK, StatusCode::OK] {
+        let (status, body) = call_http(&server.app, timers, Some(&producer), put).await;
+        assert_eq!(status, expected, "{body}");
+    }
+    let (status, _) = call_http(&server.app, ("GET", path), Some(&producer), "").await;
+    assert_eq!(status, StatusCode::OK);
     let batch = r#"{"operations":[{"cancel":{"id":"none"}},{"schedule":{"id":"x","delay":"1h"}}]}"#;
     let path = ("POST", "/v1/namespaces/acme-1/batch");
     let (status, body) = call_http(&server.app, path, Some(&producer), batch).await;

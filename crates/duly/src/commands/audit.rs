@@ -20,8 +20,8 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Show what administrators have done, the newest last
 ///
-/// The server keeps the last 10,000 changes of 90 days: of keys, of namespaces and of the store, and changes
-/// of many timers at once. All changes and refusals are in the file of audit.file.
+/// The server keeps the last 10,000 changes of 90 days: of keys, tenants, namespaces and of the store, and
+/// changes of many timers at once. All changes and refusals are in the file of audit.file.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Most records, 1 to 1000

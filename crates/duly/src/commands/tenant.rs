@@ -4,7 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use duly_api::access::{ListTenantsResponse, PutTenantRequest, Tenant, TenantLimits};
 use duly_core::access::{TenantLimit, TenantName};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{json, value::RawValue};
 
 use crate::{
     Outcome,
@@ -75,7 +75,8 @@ struct SetArgs {
 /// The settings of a tenant.
 #[derive(clap::Args)]
 struct Settings {
-    /// Its namespaces: names, or beginnings of names with `*`; no other tenant may have one of them
+    /// Its namespaces, in place of those that it has: names, or beginnings of names with `*`; no other tenant may
+    /// have one of them
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     namespace: Vec<String>,
     /// Most namespaces
@@ -106,9 +107,10 @@ struct Settings {
     #[arg(long, value_name = "BYTES", value_parser = values::whole::<u64>)]
     max_request_bytes: Option<u64>,
     /// Let a schedule create its namespace, without the action `namespace`
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     implicit_namespaces: Option<bool>,
-    /// Hosts that its webhooks may go to, such as hooks.example.com or *.example.com; all without it
+    /// Hosts that its webhooks may go to, in place of those that it has: hooks.example.com, or *.example.com for
+    /// all below
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     destination: Vec<String>,
 }
@@ -298,51 +300,53 @@ const fn used(tenant: &Tenant, limit: TenantLimit) -> Option<u64> {
 }
 
 async fn list(session: &Session) -> Outcome {
-    let (mut tenants, mut cursor) = (Vec::new(), None);
+    let (mut tenants, mut texts, mut cursor) = (Vec::new(), Vec::new(), None);
     loop {
         let mut query = vec![("limit", "1000".to_owned())];
         query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
         let call = session.http.service(Method::GET, &["tenants"]).query(&query);
-        let page: ListTenantsResponse = call.send().await?.parse()?;
+        let reply = call.send().await?;
+        texts.extend(reply.items("tenants")?.into_iter().map(RawValue::to_owned));
+        let page: ListTenantsResponse = reply.parse()?;
         tenants.extend(page.tenants);
         cursor = page.cursor;
         if cursor.is_none() {
             break;
         }
     }
-    let document = json!({ "tenants": tenants }).to_string();
-    session.printer.document(&document, || {
-        let numbers = ["namespaces", "pending", "dead", "connections", "waiting"];
-        let mut table = Table::new(&[
-            "name",
-            "patterns",
-            "namespaces",
-            "pending",
-            "dead",
-            "connections",
-            "waiting",
-        ])
-        .numbers(&numbers);
-        for tenant in &tenants {
-            let limits = tenant.limits.read();
-            let (mut cells, mut tone) = (Vec::new(), Tone::Plain);
-            for limit in [
-                TenantLimit::MaxNamespaces,
-                TenantLimit::MaxPending,
-                TenantLimit::MaxDead,
-                TenantLimit::MaxConnections,
-                TenantLimit::MaxWaitingCalls,
-            ] {
-                let used = used(tenant, limit).unwrap_or_default();
-                let max = limits[limit];
-                if max.is_some_and(|max| used >= max) {
-                    tone = Tone::Warning;
-                }
-                cells.push(max.map_or(used.to_string(), |max| format!("{used}/{max}")));
+    if session.printer.is_json() {
+        return session.printer.json_list("tenants", texts);
+    }
+    let numbers = ["namespaces", "pending", "dead", "connections", "waiting"];
+    let mut table = Table::new(&[
+        "name",
+        "patterns",
+        "namespaces",
+        "pending",
+        "dead",
+        "connections",
+        "waiting",
+    ])
+    .numbers(&numbers);
+    for tenant in &tenants {
+        let limits = tenant.limits.read();
+        let (mut cells, mut tone) = (Vec::new(), Tone::Plain);
+        for limit in [
+            TenantLimit::MaxNamespaces,
+            TenantLimit::MaxPending,
+            TenantLimit::MaxDead,
+            TenantLimit::MaxConnections,
+            TenantLimit::MaxWaitingCalls,
+        ] {
+            let used = used(tenant, limit).unwrap_or_default();
+            let max = limits[limit];
+            if max.is_some_and(|max| used >= max) {
+                tone = Tone::Warning;
             }
-            let first = [tenant.name.clone(), tenant.namespaces.join(",")];
-            table.row(tone, first.into_iter().chain(cells));
+            cells.push(max.map_or(used.to_string(), |max| format!("{used}/{max}")));
         }
-        Ok(table.text(session.printer.screen))
-    })
+        let first = [tenant.name.clone(), tenant.namespaces.join(",")];
+        table.row(tone, first.into_iter().chain(cells));
+    }
+    session.printer.table(&table)
 }

@@ -297,4 +297,13 @@ fn a_tenant_beyond_its_limits_leaves_another_alone() {
         let is_fast = p99(&times) <= Duration::from_millis(20);
         assert!(is_fast || seconds.is_none(), "{load:?}: {:?}", p99(&times));
     }
+    let metrics = at.with("ops", &["metrics"]).ok();
+    for limit in ["max_connections", "call_per_second", "max_waiting_calls"] {
+        let is_refusal = |line: &&str| {
+            let words = ["duly_tenant_refusals_total", "noisy", limit];
+            words.iter().all(|word| line.contains(word))
+        };
+        let refusals = metrics.lines().find(is_refusal);
+        assert!(refusals.is_some(), "the load did not reach {limit}: {metrics}");
+    }
 }

@@ -127,16 +127,15 @@ fn limits_of_a_tenant() -> Vec<(String, Bounds)> {
         tenant.check().is_ok()
     };
     let row = |limit: TenantLimit| {
-        let accepts = |value| accepts(limit, value);
-        let least = u64::from(!accepts(0));
-        assert!(accepts(least));
-        let most = u64::from(u32::MAX);
-        let allowed = match accepts(u64::MAX) {
-            true => format!("from {least}"),
-            false => {
-                assert!(accepts(most) && !accepts(most + 1));
-                format!("from {least} to {most}")
-            }
+        let (least, most) = limit.bounds();
+        assert!(accepts(limit, least) && accepts(limit, most));
+        assert!(!least.checked_sub(1).is_some_and(|less| accepts(limit, less)));
+        assert!(!most.checked_add(1).is_some_and(|more| accepts(limit, more)));
+        let is_bytes = limit.as_str().ends_with("_bytes");
+        let text = |number| if is_bytes { bytes_text(number) } else { number.to_string() };
+        let allowed = match most {
+            u64::MAX => format!("from {}", text(least)),
+            most => format!("from {} to {}", text(least), text(most)),
         };
         (format!("{} of a tenant", limit.as_str()), ("none".to_owned(), allowed))
     };

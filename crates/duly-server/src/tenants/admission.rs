@@ -1,0 +1,230 @@
+//! What is let in until it is known whether it was created: namespaces, and commands on timers.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_core::{
+    Payload, Refusal, TimerSpec,
+    access::TenantLimit,
+    rate::{Rate, TakeMark},
+    refusal::wait_of,
+    schedule::{Change, IfExists},
+};
+use duly_store::{Command, Error, Operation, Outcome};
+
+use super::{TenantState, Use, WAIT, rate};
+use crate::http::Problem;
+
+/// Size of a pending timer besides its payload and headers, as an estimate.
+pub(super) const TIMER_BYTES: u64 = 128;
+
+/// A namespace that was let in, until it is known if it was created.
+#[derive(Debug)]
+pub(crate) struct NamespaceAdmission {
+    state: Arc<TenantState>,
+    count: u64,
+}
+
+/// Schedules that were let in, or refused, before they go to the store.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    state: Arc<TenantState>,
+    /// For each command its refusal, or what was added for it.
+    commands: Vec<Result<Use, Refusal>>,
+    /// Number of the count on which it is based.
+    count: u64,
+    /// The rate, and the mark of the last schedule that was taken from it.
+    taken: Option<(Rate, TakeMark)>,
+}
+
+impl TenantState {
+    /// Admits a new namespace.
+    pub(crate) fn admit_namespace(self: &Arc<Self>) -> Result<NamespaceAdmission, Problem> {
+        let most = self.tenant().limits[TenantLimit::MaxNamespaces].unwrap_or(u64::MAX);
+        let mut counts = self.counts.lock();
+        if counts.sum().namespaces >= most {
+            drop(counts);
+            return Err(self.problem(TenantLimit::MaxNamespaces, Some(WAIT)));
+        }
+        counts.since.namespaces += 1;
+        Ok(NamespaceAdmission { state: Arc::clone(self), count: counts.number })
+    }
+
+    /// Admits those of the commands that the limits allow, at `now` by the boot-time clock. Returns `None` if no
+    /// limit concerns them.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        commands: &[Command],
+        now: Duration,
+    ) -> Option<Admission> {
+        use TenantLimit::{MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond};
+        let limits = self.tenant().limits;
+        let is_free = [MaxDead, MaxPending, MaxPendingBytes, SchedulePerSecond]
+            .iter()
+            .all(|limit| limits[*limit].is_none());
+        if is_free || commands.iter().all(|command| added_by(command) == Use::default()) {
+            return None;
+        }
+        let rate = rate(&limits, SchedulePerSecond);
+        let most = |limit: TenantLimit| limits[limit].unwrap_or(u64::MAX);
+        let mut counts = self.counts.lock();
+        let mut taken = None;
+        let commands = commands.iter().map(|command| {
+            let added = added_by(command);
+            let sum = counts.sum();
+            let is_new =
+                matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. });
+            let full = [
+                (MaxDead, is_new && sum.dead >= most(MaxDead)),
+                (MaxPending, added.pending > 0 && sum.pending >= most(MaxPending)),
+                (
+                    MaxPendingBytes,
+                    added.pending_bytes > 0
+                        && sum.pending_bytes.saturating_add(added.pending_bytes)
+                            > most(MaxPendingBytes),
+                ),
+            ];
+            if let Some((limit, _)) = full.into_iter().find(|(_, is_full)| *is_full) {
+                return Err(self.refusal(limit, (limit != MaxDead).then_some(WAIT)));
+            }
+            if let Some(rate) =
+                rate.filter(|_| matches!(command.operation, Operation::Schedule { .. }))
+            {
+                if counts.schedules.available(rate, now) == 0 {
+                    let wait = wait_of(counts.schedules.next_in(rate, now));
+                    return Err(self.refusal(SchedulePerSecond, Some(wait)));
+                }
+                taken = Some((rate, counts.schedules.take(rate, now, 1)));
+            }
+            counts.since = counts.since.plus(added);
+            Ok(added)
+        });
+        let commands = commands.collect();
+        Some(Admission { state: Arc::clone(self), commands, count: counts.number, taken })
+    }
+}
+
+impl NamespaceAdmission {
+    /// Keeps the namespace, which was created.
+    pub(crate) fn keep(mut self) {
+        self.count = u64::MAX;
+    }
+}
+
+impl Drop for NamespaceAdmission {
+    fn drop(&mut self) {
+        self.state.give_back(self.count, Use { namespaces: 1, ..Use::default() });
+    }
+}
+
+impl TenantState {
+    /// Takes what was let in back, unless a count came after `count`.
+    fn give_back(&self, count: u64, unused: Use) {
+        let mut counts = self.counts.lock();
+        if counts.number == count {
+            counts.since = counts.since.minus(unused);
+        }
+    }
+}
+
+impl Admission {
+    /// Returns the positions of commands that were refused, and add nothing if they repeat an earlier one.
+    pub(crate) fn refused(&self, commands: &[Command]) -> Vec<usize> {
+        let may_repeat = |at: &usize| {
+            let replaces = matches!(
+                commands[*at].operation,
+                Operation::Schedule { if_exists: IfExists::Replace, .. }
+            );
+            match &self.commands[*at] {
+                Err(Refusal::TenantLimit { limit, .. }) => {
+                    *limit != TenantLimit::SchedulePerSecond || !replaces
+                }
+                _ => false,
+            }
+        };
+        (0..self.commands.len()).filter(may_repeat).collect()
+    }
+
+    /// Lets a command in after all.
+    pub(crate) fn let_in(&mut self, position: usize) {
+        self.commands[position] = Ok(Use::default());
+    }
+
+    /// Returns the commands that were let in.
+    pub(crate) fn admitted(&self, commands: Vec<Command>) -> Vec<Command> {
+        let pairs = commands.into_iter().zip(&self.commands);
+        pairs.filter(|(_, admitted)| admitted.is_ok()).map(|(command, _)| command).collect()
+    }
+
+    /// Gives back what was added for commands that the store has not carried out.
+    pub(crate) fn failed(self, error: &Error) {
+        if !matches!(error, Error::InDoubt { .. }) {
+            let added = self.commands.iter().flatten();
+            let unused = added.fold(Use::default(), |sum, added| sum.plus(*added));
+            self.give_back(unused);
+        }
+    }
+
+    /// Returns the outcomes of all commands, of which those that were let in have these.
+    pub(crate) fn outcomes(mut self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+        let (mut outcomes, mut unused) = (outcomes.into_iter(), Use::default());
+        let commands = std::mem::take(&mut self.commands).into_iter();
+        let all = commands.filter_map(|admitted| match admitted {
+            Err(refusal) => Some(Outcome::Refused(refusal)),
+            Ok(added) => {
+                let outcome = outcomes.next()?;
+                let is_added = match &outcome {
+                    Outcome::Created(_) | Outcome::Failed(Error::InDoubt { .. }) => Use::default(),
+                    // The new payload is there; the number of timers is the same.
+                    Outcome::Replaced(_) => Use { pending_bytes: 0, schedules: 0, ..added },
+                    Outcome::Changed(_) => Use::default(),
+                    _ => added,
+                };
+                unused = unused.plus(is_added);
+                Some(outcome)
+            }
+        });
+        let all = all.collect();
+        self.give_back(unused);
+        all
+    }
+
+    fn give_back(self, unused: Use) {
+        if let Some((rate, mark)) = self.taken.filter(|_| unused.schedules > 0) {
+            self.state.counts.lock().schedules.release(rate, mark, unused.schedules);
+        }
+        self.state.give_back(self.count, unused);
+    }
+}
+
+/// Returns what a command adds, as an estimate of the size.
+fn added_by(command: &Command) -> Use {
+    let payload_bytes = |payload: &Payload| payload.bytes.len();
+    let one = |spec: &TimerSpec| {
+        let payload = spec.payload.as_ref().map_or(0, payload_bytes);
+        TIMER_BYTES + (payload + spec.headers.heap_bytes()) as u64
+    };
+    match &command.operation {
+        Operation::Schedule { schedule, .. } => {
+            Use { pending: 1, pending_bytes: one(&schedule.spec), schedules: 1, ..Use::default() }
+        }
+        Operation::Import { timer } if timer.dead_letter.is_some() => {
+            Use { dead: 1, ..Use::default() }
+        }
+        Operation::Import { timer } => {
+            Use { pending: 1, pending_bytes: one(&timer.spec), ..Use::default() }
+        }
+        Operation::Redrive { .. } => Use { pending: 1, ..Use::default() },
+        Operation::Reschedule { patch, .. } => {
+            let payload = match &patch.payload {
+                Change::Set(payload) => payload_bytes(payload),
+                Change::Keep | Change::Reset => 0,
+            };
+            let headers = match &patch.headers {
+                Change::Set(headers) => headers.heap_bytes(),
+                Change::Keep | Change::Reset => 0,
+            };
+            Use { pending_bytes: (payload + headers) as u64, ..Use::default() }
+        }
+        _ => Use::default(),
+    }
+}
