@@ -31,7 +31,7 @@ use duly_store::AccessRecords;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-pub(crate) use self::admission::{Admission, NamespaceAdmission};
+pub(crate) use self::admission::{Admission, NamespaceAdmission, adds_nothing};
 use crate::{
     http::{Problem, budget::Budget},
     telemetry,
@@ -255,14 +255,11 @@ impl TenantState {
     /// Returns the refusal at a limit.
     fn refusal(&self, limit: TenantLimit, retry_after: Option<Millis>) -> Refusal {
         let tenant = self.tenant();
-        telemetry::record_tenant_refusal(&tenant.name, limit);
-        let max = tenant.limits[limit].unwrap_or(u64::MAX);
-        Refusal::TenantLimit { tenant: tenant.name.clone(), limit, max, retry_after }
+        refusal(&tenant.name, limit, tenant.limits[limit].unwrap_or(u64::MAX), retry_after)
     }
 
     fn problem(&self, limit: TenantLimit, retry_after: Option<Millis>) -> Problem {
-        let refusal = self.refusal(limit, retry_after);
-        Problem::new(refusal.code(), refusal.to_string()).with(refusal)
+        problem(self.refusal(limit, retry_after))
     }
 }
 
@@ -355,10 +352,21 @@ impl ConnectionSlot {
 
 /// Returns the problem of a tenant that uses its request memory.
 pub(crate) fn over_memory(tenant: &TenantName, max: u64) -> Problem {
-    let limit = TenantLimit::MaxRequestBytes;
+    problem(refusal(tenant, TenantLimit::MaxRequestBytes, max, Some(WAIT)))
+}
+
+/// Returns the refusal at a limit, and counts it.
+fn refusal(
+    tenant: &TenantName,
+    limit: TenantLimit,
+    max: u64,
+    retry_after: Option<Millis>,
+) -> Refusal {
     telemetry::record_tenant_refusal(tenant, limit);
-    let refusal =
-        Refusal::TenantLimit { tenant: tenant.clone(), limit, max, retry_after: Some(WAIT) };
+    Refusal::TenantLimit { tenant: tenant.clone(), limit, max, retry_after }
+}
+
+fn problem(refusal: Refusal) -> Problem {
     Problem::new(refusal.code(), refusal.to_string()).with(refusal)
 }
 

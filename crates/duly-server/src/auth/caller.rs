@@ -155,8 +155,7 @@ impl Caller {
     /// Returns the first name after `name` with which a name that the caller may know can begin; `None` if
     /// there is none.
     pub(crate) fn next_covered(&self, name: &str) -> Option<NamespaceName> {
-        let stems = self.key()?.namespaces.iter().map(|pattern| pattern.as_str());
-        let stems = stems.map(|stem| stem.strip_suffix('*').unwrap_or(stem));
+        let stems = self.key()?.namespaces.iter().map(NamespacePattern::stem);
         stems.filter(|stem| *stem > name).min().and_then(|stem| NamespaceName::new(stem).ok())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use duly_store::{
-    Command, Error, Operation, Outcome, Refusal, Sharded,
+    Command, Operation, Outcome, Refusal, Sharded,
     namespaces::{IDLE_AFTER, Put},
 };
 
@@ -15,11 +15,11 @@ use crate::{
     call,
     similar_name::most_similar,
     telemetry,
-    tenants::{Admission, NamespaceAdmission},
+    tenants::{Admission, NamespaceAdmission, adds_nothing},
 };
 
 /// Timers that are looked up at the same time.
-const LOOKED_UP_AT_ONCE: usize = 32;
+const LOOKED_UP_AT_ONCE: usize = 8;
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
 
@@ -104,16 +104,13 @@ impl App {
         Ok(outcomes)
     }
 
-    /// Lets those commands of a full tenant in whose timer exists: a repetition of an earlier call adds nothing.
+    /// Lets those commands of a full tenant in that add nothing, such as a repetition of an earlier call.
     async fn let_repeats_in(&self, admission: &mut Admission, commands: &[Command]) {
-        let known = admission.refused(commands).into_iter().filter_map(|position| {
-            let Command { namespace, operation, .. } = &commands[position];
-            Some((position, namespace.clone(), operation.id()?.clone()))
-        });
-        let known = known.map(|(position, namespace, id)| async move {
-            let shard = self.sharded().shard_of(&namespace, id.as_str());
-            let found = self.store.get(shard, namespace, id, 0).await;
-            matches!(found, Ok(Some(_)) | Err(Error::TooLarge { .. })).then_some(position)
+        let known = admission.refused(commands).into_iter().map(|position| async move {
+            let command = &commands[position];
+            let id = command.operation.id()?.clone();
+            let known = self.read_timer(command.namespace.clone(), id).await.ok()?;
+            adds_nothing(command, &known.value).then_some(position)
         });
         let known: Vec<_> = stream::iter(known).buffered(LOOKED_UP_AT_ONCE).collect().await;
         for position in known.into_iter().flatten() {

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    Payload, Refusal, TimerSpec,
+    Payload, Refusal, State, TimerSpec, TimerView,
     access::TenantLimit,
     rate::{Rate, TakeMark},
     refusal::wait_of,
+    request_hash::RequestHash,
     schedule::{Change, IfExists},
 };
 use duly_store::{Command, Error, Operation, Outcome};
@@ -127,21 +128,13 @@ impl TenantState {
 }
 
 impl Admission {
-    /// Returns the positions of commands that were refused, and add nothing if they repeat an earlier one.
+    /// Returns the positions of refused commands that may repeat an earlier one.
     pub(crate) fn refused(&self, commands: &[Command]) -> Vec<usize> {
-        let may_repeat = |at: &usize| {
-            let replaces = matches!(
-                commands[*at].operation,
-                Operation::Schedule { if_exists: IfExists::Replace, .. }
-            );
-            match &self.commands[*at] {
-                Err(Refusal::TenantLimit { limit, .. }) => {
-                    *limit != TenantLimit::SchedulePerSecond || !replaces
-                }
-                _ => false,
-            }
+        let is_new = |at: &usize| {
+            matches!(commands[*at].operation, Operation::Schedule { .. } | Operation::Import { .. })
         };
-        (0..self.commands.len()).filter(may_repeat).collect()
+        let refused = (0..self.commands.len()).filter(|at| self.commands[*at].is_err());
+        refused.filter(is_new).collect()
     }
 
     /// Lets a command in after all.
@@ -193,6 +186,19 @@ impl Admission {
             self.state.counts.lock().schedules.release(rate, mark, unused.schedules);
         }
         self.state.give_back(self.count, unused);
+    }
+}
+
+/// Returns `true` if a command adds nothing where there is this timer: it repeats an earlier one, or keeps the timer.
+pub(crate) fn adds_nothing(command: &Command, known: &TimerView) -> bool {
+    match &command.operation {
+        Operation::Schedule { schedule, if_exists } => {
+            let is_same = known.request_hash() == Some(RequestHash::of(schedule));
+            let keeps = *if_exists == IfExists::Keep && known.state.is_pending();
+            keeps || is_same && known.state != State::Dead
+        }
+        Operation::Import { timer } => known.is_of(timer),
+        _ => false,
     }
 }
 

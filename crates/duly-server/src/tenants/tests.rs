@@ -316,8 +316,21 @@ async fn a_schedule_creates_the_namespace_of_a_tenant_that_allows_it() {
         let (status, body) = call_http(&server.app, timers, Some(&producer), put).await;
         assert_eq!(status, expected, "{body}");
     }
-    let (status, _) = call_http(&server.app, ("GET", path), Some(&producer), "").await;
-    assert_eq!(status, StatusCode::OK);
+    // Another request with its id is none, and neither is a change of a timer that is there.
+    let replace = r#"{"id":"r","delay":"2h","if_exists":"replace"}"#;
+    let (status, body) = call_http(&server.app, timers, Some(&producer), replace).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{body}");
+    let bytes = AccessChange::PutTenant(Box::new(Tenant {
+        limits: TenantLimits::default().with(TenantLimit::MaxPendingBytes, Some(1)),
+        ..(*server.app.auth.tenants().of_namespace("acme-1").unwrap().tenant()).clone()
+    }));
+    let all = server.app.auth.records().changed(bytes, ChangeOrigin::Offline, Timestamp::MIN);
+    server.app.auth.use_records(all.unwrap());
+    let patch = r#"{"payload_text":"larger"}"#;
+    let (status, body) = call_http(&server.app, ("PATCH", path), Some(&producer), patch).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{body}");
+    let (status, body) = call_http(&server.app, timers, Some(&producer), put).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
     let batch = r#"{"operations":[{"cancel":{"id":"none"}},{"schedule":{"id":"x","delay":"1h"}}]}"#;
     let path = ("POST", "/v1/namespaces/acme-1/batch");
     let (status, body) = call_http(&server.app, path, Some(&producer), batch).await;
