@@ -83,17 +83,26 @@ impl Budget {
     }
 
     /// Reserves bytes, if each budget then has no more in use than its `capacity`.
-    fn take(&self, bytes: usize, capacity: &dyn Fn(&Self) -> usize) -> Result<(), Problem> {
+    ///
+    /// # Errors
+    /// The budget that is full.
+    fn take(&self, bytes: usize, capacity: &dyn Fn(&Self) -> usize) -> Result<(), Self> {
         let most = capacity(self);
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
         let taken = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        let Some((whole, tenant)) = &self.0.whole else {
-            return taken.map(drop).map_err(|_| over_budget());
-        };
-        taken.map_err(|_| tenants::over_memory(tenant, self.0.bytes_max as u64))?;
+        taken.map_err(|_| self.clone())?;
+        let Some((whole, _)) = &self.0.whole else { return Ok(()) };
         whole.take(bytes, capacity).inspect_err(|_| {
             self.0.used.fetch_sub(bytes, Ordering::Relaxed);
         })
+    }
+
+    /// Returns the problem of a call that does not fit.
+    fn problem(&self) -> Problem {
+        match &self.0.whole {
+            Some((_, tenant)) => tenants::over_memory(tenant, self.0.bytes_max as u64),
+            None => over_budget(),
+        }
     }
 
     /// Reserves bytes without a check.
@@ -166,6 +175,10 @@ impl Budget {
 impl Reservation {
     /// Grows to at least this size, if there is capacity; otherwise nothing changes.
     pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.try_grow_to(bytes).map_err(|full| full.problem())
+    }
+
+    fn try_grow_to(&mut self, bytes: usize) -> Result<(), Budget> {
         if bytes <= self.bytes {
             return Ok(());
         }
@@ -176,7 +189,7 @@ impl Reservation {
         &mut self,
         bytes: usize,
         capacity: &dyn Fn(&Budget) -> usize,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Budget> {
         let more = bytes.saturating_sub(self.bytes);
         self.budget.take(more, capacity)?;
         self.bytes += more;
@@ -205,7 +218,7 @@ impl Reservation {
     /// Grows to at least this size, for the response to a change that was made. If needed it exceeds the
     /// budget, once no other response does.
     pub(crate) async fn grow_past_budget_to(&mut self, bytes: usize) {
-        if self.grow_to(bytes).is_ok() {
+        if self.try_grow_to(bytes).is_ok() {
             return;
         }
         // First that of the part: a tenant waits for its own responses before it holds up those of others.
@@ -214,7 +227,7 @@ impl Reservation {
         for budget in exceeded.iter().skip(self.overdrafts.len()) {
             let permit = Arc::clone(&budget.0.overdraft).acquire_owned().await;
             self.overdrafts.push(permit.expect("it is never closed"));
-            if self.grow_to(bytes).is_ok() {
+            if self.try_grow_to(bytes).is_ok() {
                 return;
             }
             let more = bytes.saturating_sub(self.bytes);
@@ -222,7 +235,7 @@ impl Reservation {
                 break;
             }
         }
-        if self.grow_to(bytes).is_err() {
+        if self.try_grow_to(bytes).is_err() {
             let more = bytes.saturating_sub(self.bytes);
             self.budget.take_unchecked(more);
             self.bytes += more;
