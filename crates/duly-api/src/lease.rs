@@ -148,6 +148,10 @@ pub struct Firing {
     #[serde(default, with = "payload::base64_text")]
     #[schema(value_type = Option<String>)]
     pub payload_base64: Option<Bytes>,
+    /// The W3C trace context of this attempt, or of the call that scheduled the timer if the attempt is not
+    /// traced.
+    #[prost(string, optional, tag = "13")]
+    pub trace_parent: Option<String>,
 }
 
 impl Firing {

@@ -73,6 +73,7 @@ pub const OUTCOMES: &[&str] = &[
 /// Limits at which operations are refused, as labels.
 pub const LIMITS: &[&str] = &Limit::NAMES;
 const TENANT_LIMITS: &[&str] = &TenantLimit::NAMES;
+const TRACE_OUTCOMES: &[&str] = &["exported", "failed"];
 const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
@@ -120,6 +121,10 @@ metrics! {
         "Age of the oldest firing of a namespace that is due and was never attempted; 0 if there is none. Label: namespace (as for duly_namespace_pending).";
     NAMESPACE_LATENESS_SECONDS = "duly_namespace_lateness_seconds" Histogram ["namespace": ANY]
         "Time from claimable to the attempt, by namespace, with the bounds 0.1, 1 and 10 s. Label: namespace (first 100, then other).";
+    START_TIME_SECONDS = "duly_start_time_seconds" Gauge
+        "Time at which the process started its server, in seconds since 1970.";
+    TRACE_SPANS_TOTAL = "duly_trace_spans_total" Counter ["outcome": TRACE_OUTCOMES]
+        "Spans of timers that were sent to the collector. Label: outcome (exported, failed).";
     COMMIT_SECONDS = "duly_commit_seconds" Histogram
         "Time from taking a batch to its being durable.";
     FSYNC_SECONDS = "duly_fsync_seconds" Histogram

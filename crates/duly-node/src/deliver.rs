@@ -18,6 +18,7 @@ use crate::{
     recorder::DeliveryMode,
     settler::{Slot, lease_lost},
     state::Shared,
+    traces::{Route, TimerSpan},
 };
 
 /// Time after its claim was sent within which a firing may be sent; later it is released. The lease of a
@@ -42,11 +43,12 @@ pub(crate) fn start(shared: &Arc<Shared>, firing: Firing, permit: Permit, claim:
         token: firing.token.clone(),
         namespace: firing.namespace.clone(),
         slot: Some(slot),
+        span: TimerSpan::default(),
     };
     tokio::spawn(run(attempt, firing, claim));
 }
 
-async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
+async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
     let shared = Arc::clone(&attempt.shared);
     let receiver = attempt.choose_receiver(&firing);
     let chosen = match (&firing.settings.fallback, receiver) {
@@ -57,7 +59,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
             attempt.settle(SettleVerdict::Release);
             return;
         }
-        (_, Receiver::Own) => firing.destination,
+        (_, Receiver::Own) => std::mem::replace(&mut firing.destination, Destination::Pull),
     };
     let Destination::Http(destination) = chosen else {
         let reason = "this node cannot deliver to the timer's destination";
@@ -84,6 +86,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         shared.clock.wall(),
     );
     let started = Instant::now();
+    attempt.span = shared.options.traces.deliver(&firing, Route::Webhook);
     let envelope = Envelope {
         namespace: firing.namespace,
         id: firing.id,
@@ -94,6 +97,7 @@ async fn run(mut attempt: Attempt, firing: Firing, claim: ClaimContext) {
         payload: firing.payload,
         destination,
         signing_secrets: firing.settings.signing_secrets.clone(),
+        delivery_trace_parent: attempt.span.trace_parent(),
         trace_parent: firing.trace_parent,
         deadline: started + may_send_for,
     };
@@ -160,6 +164,8 @@ struct Attempt {
     token: Token,
     namespace: NamespaceName,
     slot: Option<Slot>,
+    /// The *deliver* span, from the beginning of the exchange with the receiver.
+    span: TimerSpan,
 }
 
 impl Attempt {
@@ -189,7 +195,9 @@ impl Attempt {
             return;
         };
         let (token, namespace) = (self.token.clone(), self.namespace.clone());
-        self.shared.settle_later(token, namespace, verdict, Some(slot));
+        let deliver = std::mem::take(&mut self.span);
+        let span = self.shared.options.traces.settle_attempt(deliver, &verdict);
+        self.shared.settle_later(token, namespace, verdict, Some((slot, span)));
     }
 }
 

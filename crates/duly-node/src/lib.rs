@@ -40,6 +40,7 @@ mod quota_loop;
 mod recorder;
 mod settler;
 mod state;
+mod traces;
 mod waker;
 mod watchdog;
 
@@ -52,3 +53,4 @@ pub use node::{Handle, Node};
 pub use nodes::MemberView;
 pub use options::Options;
 pub use pull::{LeaseMemory, LeaseRequest, Leased, PendingReply, StreamLeases};
+pub use traces::{TimerSpan, Traces};

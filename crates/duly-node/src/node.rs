@@ -28,6 +28,7 @@ use crate::{
     recorder::{DeliveryMode, Recorder},
     settler::{self, attempt_outcome},
     state::{Notifier, Shared},
+    traces::Traces,
     waker::{self, Waker},
     watchdog::{self, Watch},
 };
@@ -145,13 +146,23 @@ impl Handle {
     }
 
     /// Settles leases of consumers. Returns one outcome for each settlement, in the same order.
+    /// `trace_parent` is the trace context of the consumer's call.
     ///
     /// Not cancellation safe: if the call is dropped, the store may have accepted some settlements.
     /// Settling again is harmless.
     ///
     /// # Errors
     /// The store's error, if no shard accepted any settlement; the same settlements can be sent again.
-    pub async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Result<SettleOutcome>>> {
+    pub async fn settle(
+        &self,
+        settlements: Vec<Settlement>,
+        trace_parent: Option<&str>,
+    ) -> Result<Vec<Result<SettleOutcome>>> {
+        let traces = &self.0.options.traces;
+        let spans: Vec<_> = settlements
+            .iter()
+            .map(|it| traces.settle_lease(&it.token, &it.verdict, trace_parent))
+            .collect();
         let attempts: Vec<_> = settlements
             .iter()
             .map(|it| Some((it.namespace.clone()?, attempt_outcome(&it.verdict)?)))
@@ -164,7 +175,18 @@ impl Handle {
                 self.0.recorder.attempt(DeliveryMode::Pull, namespace, *ended);
             }
         }
+        for (span, outcome) in spans.into_iter().zip(&outcomes) {
+            match outcome {
+                Ok(outcome) => span.end(outcome.as_str(), None),
+                Err(error) => span.end("failed", Some(&error.to_string())),
+            }
+        }
         Ok(outcomes)
+    }
+
+    /// Returns the traces of timers.
+    pub fn traces(&self) -> &Traces {
+        &self.0.options.traces
     }
 
     /// Drains the node:

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Traces;
+
 /// Limits and times of a node.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub claim_batch_max: usize,
     /// Most bytes of payload and headers in one push claim.
     pub claim_bytes_max: u64,
+    /// Creates the spans of timers.
+    pub traces: Traces,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             audit_every: Duration::from_secs(10),
             claim_batch_max: 256,
             claim_bytes_max: 8 * 1024 * 1024,
+            traces: Traces::default(),
         }
     }
 }

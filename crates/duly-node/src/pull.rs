@@ -424,9 +424,9 @@ fn timed_out_error(shared: &Shared) -> Error {
 }
 
 /// Answers the call at the head. If its caller is gone, the firings are released as `Leased` is dropped.
-fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings: Vec<Firing>) {
+fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, mut firings: Vec<Firing>) {
     let wall = shared.clock.wall();
-    for firing in &firings {
+    for firing in &mut firings {
         shared.recorder.lateness(
             DeliveryMode::Pull,
             AttemptKind::of(firing.attempt),
@@ -434,6 +434,7 @@ fn answer_head(shared: &Arc<Shared>, namespace: &NamespaceName, id: u64, firings
             firing.claimable_since,
             wall,
         );
+        shared.options.traces.lease(firing);
     }
     let leased = Leased::new(shared, firings);
     let answer = shared.pull.waiters.lock().take(namespace, id);

@@ -29,6 +29,7 @@ use crate::{
     lanes::{Admission, Permit, Receiver, ReceiverHealth},
     recorder::DeliveryMode,
     state::Shared,
+    traces::TimerSpan,
 };
 
 /// Most verdicts in one call.
@@ -41,11 +42,12 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Longest time-out of a call, as a multiple of `stall_after`.
 const TIMEOUT_FACTOR_MAX: u32 = 64;
 
-/// One verdict, with the slot that is freed when the store accepts it.
+/// One verdict. If it is that of a push attempt, it has the slot, which is freed when the store accepts it, and
+/// the *settle* span.
 #[derive(Debug)]
 pub(crate) struct UnsettledVerdict {
     pub(crate) settlement: Settlement,
-    pub(crate) slot: Option<Slot>,
+    pub(crate) attempt: Option<(Slot, TimerSpan)>,
 }
 
 /// A slot of a lane; it is freed when it is dropped.
@@ -97,7 +99,7 @@ impl Shared {
         token: Token,
         namespace: NamespaceName,
         verdict: SettleVerdict,
-        slot: Option<Slot>,
+        attempt: Option<(Slot, TimerSpan)>,
     ) {
         let shard = usize::from(token.shard().0);
         let (Some(to), Some(unsettled)) = (self.settlers.get(shard), self.unsettled.get(shard))
@@ -108,7 +110,7 @@ impl Shared {
             self.settler_progress[shard].record_iteration(self.clock.boot());
         }
         let settlement = Settlement { token, namespace: Some(namespace), verdict };
-        if to.send(UnsettledVerdict { settlement, slot }).is_err() {
+        if to.send(UnsettledVerdict { settlement, attempt }).is_err() {
             // The runtime is shutting down; the store releases the leases when it opens again.
             unsettled.fetch_sub(1, Ordering::Relaxed);
         }
@@ -185,7 +187,7 @@ async fn settle(
                 for (entry, outcome) in left.drain(..size).zip(outcomes) {
                     match outcome {
                         SettleOutcome::InDoubt => in_doubt.push(entry),
-                        outcome => on_settled(shared, &entry, outcome),
+                        outcome => on_settled(shared, entry, outcome),
                     }
                 }
                 if !in_doubt.is_empty() {
@@ -244,10 +246,11 @@ fn timed_out_error(shared: &Shared) -> Error {
     Error::InDoubt { reason: "the store did not reply in time".to_owned() }
 }
 
-fn on_settled(shared: &Shared, entry: &UnsettledVerdict, outcome: SettleOutcome) {
-    if entry.slot.is_none() {
+fn on_settled(shared: &Shared, entry: UnsettledVerdict, outcome: SettleOutcome) {
+    let Some((_slot, span)) = entry.attempt else {
         return;
-    }
+    };
+    span.end(outcome.as_str(), None);
     let is_accepted = matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead);
     let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| is_accepted);
     match (ended, &entry.settlement.namespace) {

@@ -23,6 +23,7 @@ mod pull;
 mod settings;
 mod shards;
 mod stream_leases;
+mod traces;
 mod watchdog;
 mod world;
 

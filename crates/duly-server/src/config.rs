@@ -40,7 +40,7 @@ pub use numbers::{Bytes, Integer, TimeSpan};
 pub use pages::{example_toml, reference_markdown};
 pub use sections::{
     AllowLoopback, Audit, AuditLevel, Auth, AuthMode, Defaults, Delivery, Drain, Jwt, JwtAlgorithm,
-    Limits, Log, Server, Store, Tls, TlsVersion, Webhook,
+    Limits, Log, Server, Store, Tls, TlsVersion, Tracing, Webhook,
 };
 pub use store_url::StoreUrl;
 pub use texts::{
@@ -108,6 +108,8 @@ pub struct Config {
     pub limits: Limits,
     /// `[log]`.
     pub log: Log,
+    /// `[tracing]`.
+    pub tracing: Tracing,
     /// `[drain]`.
     pub drain: Drain,
     /// Origins by key name; a missing key has its default.

@@ -88,6 +88,7 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
         due_at: Some(firing.due_at.into()),
         leased_until: firing.leased_until.map(Time::from),
         slot_key: firing.slot_key.as_ref().map(|key| key.as_str().to_owned()),
+        trace_parent: firing.trace_parent.clone(),
         ..Firing::default()
     }
     .with_content(firing.payload.as_ref(), &firing.headers)

@@ -313,12 +313,13 @@ impl Reserve {
         }
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
         let progress = WriteProgress::new(timeouts.write);
-        let peer = Peer { address: listen::peer_of(&stream), certificate: None };
-        let slot = ConnectionSlot::default();
-        let connection = Connection { progress, kind: self.kind, peer, slot };
-        let switch = switch.clone().for_connection(connection);
+        let (address, kind, switch) = (listen::peer_of(&stream), self.kind, switch.clone());
         let serving = async move {
+            let tls = tls.map(Tls::without_http2);
             let Some(stream) = secure(stream, tls, timeouts.idle).await else { return };
+            let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
+            let slot = ConnectionSlot::default();
+            let switch = switch.for_connection(Connection { progress, kind, peer, slot });
             let stream = TimeoutStream::new(stream, timeouts);
             let connection = builder.serve_connection(TokioIo::new(stream), switch);
             // A connection that lasts longer is cut off; the next probe opens its own.

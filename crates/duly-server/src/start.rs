@@ -49,7 +49,7 @@ use crate::{
     },
     listen::{Address, Listener},
     serve::{ConnectionSettings, ReloadTrigger, ReloadTriggers, Serving},
-    telemetry::Metrics,
+    telemetry::{Metrics, traces::TraceExport},
     tenants,
 };
 
@@ -92,6 +92,7 @@ pub struct Running {
     app: App,
     store: OpenedStore,
     report: StartReport,
+    traces: TraceExport,
     /// Background tasks, which end with the server.
     _tasks: JoinSet<()>,
 }
@@ -149,6 +150,7 @@ async fn start_on(
     let tls = options::tls(&config)?;
     let is_https = tls.is_some();
     let auth = options::auth(&config, admin_listen.as_ref())?;
+    let (node_options, traces) = options::node_options(&config, &listen)?;
     let (progress_sender, progress) = watch::channel(StartupProgress {
         sentence: open::initial_progress(&config),
         progress: None,
@@ -177,12 +179,19 @@ async fn start_on(
     let serving =
         Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
     let addresses = (listen, admin_listen);
-    let (app, store, report, tasks) =
-        open_and_run(&config, (addresses, is_https), auth, progress_sender, opener, metrics)
-            .await?;
+    let opened = open_and_run(
+        &config,
+        (addresses, is_https),
+        auth,
+        progress_sender,
+        opener,
+        metrics,
+        node_options,
+    );
+    let (app, store, report, tasks) = opened.await?;
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
-    Ok(Running { serving, app, store, report, _tasks: tasks })
+    Ok(Running { serving, app, store, report, traces, _tasks: tasks })
 }
 
 async fn open_and_run(
@@ -192,6 +201,7 @@ async fn open_and_run(
     progress_sender: watch::Sender<StartupProgress>,
     opener: Opener,
     metrics: Metrics,
+    node_options: duly_node::Options,
 ) -> Result<(App, OpenedStore, StartReport, JoinSet<()>), StartError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = options::sink_options(config, &listen, admin_listen.as_ref())?;
@@ -235,7 +245,6 @@ async fn open_and_run(
             return Err(error);
         }
     };
-    let node_options = options::node_options(config, &report.listen);
     let mut tasks = JoinSet::new();
     if !files::tls_files(config).is_empty() {
         tasks.spawn(reload(sink.clone(), config.tls.reload.to_std()));
@@ -339,7 +348,7 @@ impl Running {
     /// # Errors
     /// When the store has ended for good, or the task that closes it panics.
     pub async fn stop(self) -> Result<(), StartError> {
-        let Self { mut serving, app, store, .. } = self;
+        let Self { mut serving, app, store, traces, .. } = self;
         app.stop();
         // Concurrently: the drain ends the waiting lease calls, so their connections can end.
         let drained = async { tokio::join!(serving.stop(), app.node.drain()) };
@@ -352,7 +361,9 @@ impl Running {
             () = cut_off => {}
         }
         app.audit.flush().await;
-        store.close().await
+        let closed = store.close().await;
+        traces.stop().await;
+        closed
     }
 }
 

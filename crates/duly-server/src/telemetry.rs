@@ -4,11 +4,12 @@
 //! the same one. Gauges of the store are read at each scrape.
 
 pub mod logging;
+pub(crate) mod traces;
 
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use duly_core::{
@@ -57,6 +58,8 @@ impl Metrics {
                 tracing::warn!("another metrics recorder is installed; /metrics stays empty");
             }
             describe();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            gauge!(names::START_TIME_SECONDS).set(now.as_secs_f64());
             handle
         });
         Self(handle.clone())
@@ -223,7 +226,7 @@ pub(crate) fn set_tenant_use(name: &TenantName, limits: &TenantLimits, usage: &U
     for limit in TenantLimit::ALL.into_iter().filter(|_| label != OTHER) {
         let Some(used) = usage.of(limit) else { continue };
         let ratio =
-            limits[limit].map_or(0.0, |max| if max == 0 { 1.0 } else { used as f64 / max as f64 });
+            limits[limit].filter(|_| used > 0).map_or(0.0, |max| used as f64 / max.max(1) as f64);
         gauge!(names::TENANT_USE_RATIO, "tenant" => label.clone(), "limit" => limit.as_str())
             .set(ratio);
     }
@@ -250,6 +253,11 @@ impl Labels {
         };
         if has_own { name.to_owned() } else { OTHER.to_owned() }
     }
+}
+
+/// Returns the label of an outcome.
+pub(crate) fn outcome(outcome: &Outcome) -> &'static str {
+    OUTCOMES[outcome_index(outcome)]
 }
 
 /// Returns the index of an outcome in [`OUTCOMES`].

@@ -70,6 +70,7 @@ pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
         destination,
         signing_secrets: Vec::new(),
         trace_parent: None,
+        delivery_trace_parent: None,
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }

@@ -30,6 +30,8 @@ pub struct Envelope {
     pub signing_secrets: Vec<SigningSecret>,
     /// W3C trace context of the call that scheduled the timer.
     pub trace_parent: Option<String>,
+    /// W3C trace context of the attempt, if it is traced; the receiver continues it.
+    pub delivery_trace_parent: Option<String>,
     /// Time after which the sender may not send (the end of its lease, with a margin). The destination's
     /// own time-out applies too; the earlier one counts.
     pub deadline: Instant,

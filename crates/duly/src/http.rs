@@ -102,6 +102,10 @@ impl Http {
             let identity = reqwest::Identity::from_pem(&pem);
             builder = builder.identity(identity.map_err(|_| unusable(&what))?);
         }
+        if server.scheme() != "https" {
+            // The system may have no authorities, and none are needed.
+            builder = builder.tls_certs_only([]);
+        }
         let mut base = server.clone();
         if let ("unix", Ok(path)) = (server.scheme(), server.to_file_path()) {
             builder = builder.unix_socket(path);
@@ -118,7 +122,10 @@ impl Http {
                      or one of them cannot be used",
                     path.display()
                 )),
-                None => Failure::new(format_args!("cannot start the HTTP client: {error}")),
+                None => Failure::new(format_args!(
+                    "cannot start the HTTP client: {error}; if this machine has no certificates of \
+                     authorities, install them (ca-certificates) or pass one with --ca-file"
+                )),
             })?;
         Ok(Self { http, server, base })
     }

@@ -29,6 +29,7 @@ mod failure;
 mod http;
 mod open_files;
 mod output;
+mod service_manager;
 
 use std::{
     env,

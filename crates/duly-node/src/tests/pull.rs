@@ -180,11 +180,14 @@ async fn p8_settlements_keep_order_and_unknown_tokens_fail() {
     let elsewhere = Token::new(duly_core::shard::ShardId(7), &[1; 16]);
     let outcomes = world
         .handle
-        .settle(vec![
-            settle(&elsewhere, SettleVerdict::Ack),
-            settle(&token, SettleVerdict::Ack),
-            settle(&token, SettleVerdict::Ack),
-        ])
+        .settle(
+            vec![
+                settle(&elsewhere, SettleVerdict::Ack),
+                settle(&token, SettleVerdict::Ack),
+                settle(&token, SettleVerdict::Ack),
+            ],
+            None,
+        )
         .await
         .unwrap();
     let expected =

@@ -121,7 +121,7 @@ async fn consume(busy: &Busy) {
             }
             leased.delivered();
             let handle = handle.clone();
-            tokio::spawn(async move { handle.settle(acks).await.unwrap() });
+            tokio::spawn(async move { handle.settle(acks, None).await.unwrap() });
         }
     });
 }

@@ -216,7 +216,7 @@ impl World {
         self.apply(schedule).await;
     }
 
-    async fn apply(&self, schedule: Schedule) {
+    pub(super) async fn apply(&self, schedule: Schedule) {
         let schedule = Box::new(schedule);
         let outcome = self.one(Operation::Schedule { schedule, if_exists: IfExists::Fail }).await;
         assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");

@@ -17,8 +17,8 @@ use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
     store_url::StoreUrl,
     texts::{
-        AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
-        Network, PortRange, ProxyUrl, Risk, WebOrigin,
+        AbsolutePath, CollectorUrl, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses,
+        LogFilter, Network, PortRange, ProxyUrl, Risk, WebOrigin,
     },
 };
 use crate::telemetry::logging;
@@ -363,6 +363,20 @@ pub struct Log {
     pub level: LogFilter,
     /// Format of log lines.
     pub format: logging::Format,
+}
+
+/// `[tracing]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tracing {
+    /// Address of an OpenTelemetry collector (OTLP over HTTP) that gets the spans of timers, as
+    /// `http://127.0.0.1:4318`. A URL without a path gets `/v1/traces`. Without a collector no spans
+    /// are created, and the trace context of a schedule call is passed on unchanged.
+    pub otlp_endpoint: Option<CollectorUrl>,
+    /// Share of the schedule calls without a trace context that are traced. A call with one is traced
+    /// if its caller has sampled it.
+    #[schemars(extend("unit" = "percent"))]
+    pub sample_percent: Integer<0, 100, 0>,
 }
 
 /// `[drain]`.

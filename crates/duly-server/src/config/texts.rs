@@ -241,6 +241,18 @@ text!(
 );
 
 text!(
+    /// URL of a collector of spans.
+    CollectorUrl(String) as it is,
+    "an http:// or https:// URL without a user, such as http://127.0.0.1:4318",
+    |text| {
+        let url = Url::parse(text).ok()?;
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        let is_allowed = matches!(url.scheme(), "http" | "https") && url.query().is_none();
+        (is_allowed && is_bare).then(|| text.to_owned())
+    }
+);
+
+text!(
     /// Point in time.
     Instant(Timestamp) as it is,
     "a time of RFC 3339 such as 2026-11-24T08:00:00Z",

@@ -143,7 +143,8 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let handled = AssertUnwindSafe(call::run(caller, notes, next.run(request))).catch_unwind();
+    let scope = call::Scope::new(caller, notes, request.headers());
+    let handled = AssertUnwindSafe(call::run(scope, next.run(request))).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
         Some(least) => match timeout(least, handled).await {

@@ -15,7 +15,7 @@ use duly_store::{
     query::{ListRequest, ListState},
 };
 use prost::Message;
-use tonic::{Request, metadata::MetadataMap};
+use tonic::Request;
 
 use super::{
     GrpcResult,
@@ -31,7 +31,7 @@ use crate::{
         body::run_blocking,
         budget::Reservation,
         cursor::apply_cursor,
-        items::{self, command, sort_items},
+        items::{command, sort_items},
         reading::ReadResult,
         refusal_texts::SentOperation,
         timers::list::{list_view, page_limit},
@@ -57,13 +57,10 @@ impl TimersService {
         &self,
         namespace: NamespaceName,
         operation: v1::Operation,
-        metadata: &MetadataMap,
     ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
         let app = &self.app;
         let mut reservation = app.budget().reserve(operation.encoded_len())?;
-        let (source, trace_parent) =
-            (MessageFormat::Protobuf, items::trace_parent(metadata.as_ref()));
-        let (command, sent) = command(app, &namespace, operation, source, trace_parent.as_deref())?;
+        let (command, sent) = command(app, &namespace, operation, MessageFormat::Protobuf)?;
         let outcome = app.apply_within(namespace, command.operation, &mut reservation).await?;
         Ok((sent, outcome, reservation))
     }
@@ -72,10 +69,8 @@ impl TimersService {
         &self,
         namespace: NamespaceName,
         operation: v1::Operation,
-        metadata: &MetadataMap,
     ) -> GrpcResult<v1::Timer> {
-        let (sent, outcome, reservation) =
-            self.apply_single(namespace, operation, metadata).await?;
+        let (sent, outcome, reservation) = self.apply_single(namespace, operation).await?;
         let path = sent.kind.name();
         let timer = messages::timer(sent, &outcome, path)?;
         Ok(change_response_within(reservation, timer).await)
@@ -102,10 +97,10 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 #[tonic::async_trait]
 impl Timers for TimersService {
     async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
-        let (metadata, _, request) = request.into_parts();
+        let request = request.into_inner();
         let namespace = namespace(&request.namespace)?;
         let operation = required("schedule", request.schedule)?.into();
-        self.timer(namespace, operation, &metadata).await
+        self.timer(namespace, operation).await
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::Timer> {
@@ -119,29 +114,28 @@ impl Timers for TimersService {
     }
 
     async fn reschedule(&self, request: Request<v1::RescheduleRequest>) -> GrpcResult<v1::Timer> {
-        let (metadata, _, request) = request.into_parts();
+        let request = request.into_inner();
         let namespace = namespace(&request.namespace)?;
         let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
-        self.timer(namespace, operation, &metadata).await
+        self.timer(namespace, operation).await
     }
 
     async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
-        let (metadata, _, request) = request.into_parts();
+        let request = request.into_inner();
         let namespace = namespace(&request.namespace)?;
         let operation = required("cancel", request.cancel)?.into();
-        let (sent, outcome, reservation) =
-            self.apply_single(namespace, operation, &metadata).await?;
+        let (sent, outcome, reservation) = self.apply_single(namespace, operation).await?;
         let cancelled = messages::cancelled(&outcome, sent.kind.name())?;
         Ok(change_response_within(reservation, cancelled).await)
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> GrpcResult<v1::Timer> {
-        let (metadata, _, request) = request.into_parts();
+        let request = request.into_inner();
         let namespace = namespace(&request.namespace)?;
         let fire = Some(required("fire", request.fire)?);
         let operation = v1::Operation { fire, ..v1::Operation::default() };
-        self.timer(namespace, operation, &metadata).await
+        self.timer(namespace, operation).await
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> GrpcResult<v1::ListResponse> {
@@ -158,7 +152,6 @@ impl Timers for TimersService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
-        let trace_parent = items::trace_parent(request.metadata().as_ref());
         let request = request.into_inner();
         let namespace = namespace(&request.namespace)?;
         let count = request.operations.len();
@@ -169,9 +162,8 @@ impl Timers for TimersService {
             self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
         let (app, within) = (self.app.clone(), namespace.clone());
         let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
-            let (source, trace_parent) = (MessageFormat::Protobuf, trace_parent.as_deref());
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
-                command(&app, &within, operation, source, trace_parent)
+                command(&app, &within, operation, MessageFormat::Protobuf)
                     .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
             Ok(sort_items(read))

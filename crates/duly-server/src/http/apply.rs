@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
+use duly_node::TimerSpan;
 use duly_store::{
     Command, Operation, Outcome, Refusal, Sharded,
     namespaces::{IDLE_AFTER, Put},
@@ -30,7 +31,7 @@ impl App {
     }
 
     /// Carries out one command, without creating its namespace.
-    pub(crate) async fn apply_one(&self, command: Command) -> Result<Outcome, Problem> {
+    pub(crate) async fn apply_one(&self, mut command: Command) -> Result<Outcome, Problem> {
         call::note(|notes| notes.items += 1);
         if self.auth.tenants().of_namespace(command.namespace.as_str()).is_some() {
             let outcomes = self.apply(&command.namespace.clone(), vec![command]).await?;
@@ -38,7 +39,9 @@ impl App {
         }
         let kind = OperationKind::of(&command.operation);
         let namespace = command.namespace.clone();
+        let span = self.traced(&mut command);
         let outcome = self.sharded().apply_one(command).await?;
+        span.end(telemetry::outcome(&outcome), None);
         telemetry::record_operation(kind, &namespace, &outcome);
         Ok(outcome)
     }
@@ -71,13 +74,23 @@ impl App {
         Ok(self.apply(namespace, commands).await?)
     }
 
+    /// Gives the timer of a schedule the trace context of the call, or that of its own span, which begins.
+    fn traced(&self, command: &mut Command) -> TimerSpan {
+        let Operation::Schedule { schedule, .. } = &mut command.operation else {
+            return TimerSpan::default();
+        };
+        schedule.spec.trace_parent = call::trace_parent().as_deref().map(str::to_owned);
+        self.node.traces().schedule(&command.namespace, schedule)
+    }
+
     /// Carries out those commands of a namespace that the limits of its tenant allow.
     async fn apply(
         &self,
         namespace: &NamespaceName,
-        commands: Vec<Command>,
+        mut commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
+        let spans: Vec<_> = commands.iter_mut().map(|it| self.traced(it)).collect();
         let tenants = self.auth.tenants();
         let tenant = tenants.of_namespace(namespace.as_str());
         let outcomes = match tenant.and_then(|it| it.admit(&commands, self.clock.boot())) {
@@ -98,8 +111,9 @@ impl App {
                 }
             }
         };
-        for (kind, outcome) in kinds.into_iter().zip(&outcomes) {
+        for ((kind, span), outcome) in kinds.into_iter().zip(spans).zip(&outcomes) {
             telemetry::record_operation(kind, namespace, outcome);
+            span.end(telemetry::outcome(outcome), None);
         }
         Ok(outcomes)
     }

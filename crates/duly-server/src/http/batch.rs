@@ -15,7 +15,7 @@ use super::{
     App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
     budget::Reservation,
-    items::{self, ItemResult, Items, SortedItems, sort_items},
+    items::{ItemResult, Items, SortedItems, sort_items},
     lines,
     path::NamespacePath,
     query::Query,
@@ -115,14 +115,12 @@ pub(super) async fn respond(
         let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
         return Err(Invalid::unseen("results", allowed).into());
     }
-    let trace_parent = items::trace_parent(request.headers());
     let body = JsonBody::from_request(request, &app).await?;
     if body.len() > BATCH_BYTES_MAX {
         return Err(Problem::too_large("body", "a batch", BATCH_BYTES_MAX, "split it"));
     }
     let reader = (app.clone(), namespace.clone());
-    let prepare =
-        move |text: &[u8]| prepare(&reader.0, &reader.1, items, text, trace_parent.as_deref());
+    let prepare = move |text: &[u8]| prepare(&reader.0, &reader.1, items, text);
     let (((slots, commands), reservation), held) = body.read_held(prepare).await?;
     let count = slots.len();
     let outcomes = app.apply_many(&namespace, commands).await?;
@@ -139,7 +137,6 @@ fn prepare(
     namespace: &NamespaceName,
     items: Items,
     text: &[u8],
-    trace_parent: Option<&str>,
 ) -> Result<(SortedItems, Reservation), Problem> {
     let texts = items.of(text)?;
     let count = texts.len();
@@ -148,7 +145,7 @@ fn prepare(
     }
     let reservation = app.budget().reserve(count * OPERATION_BYTES)?;
     let read = texts.iter().enumerate().map(|(i, text)| {
-        let read = items.command(app, namespace, text.get().as_bytes(), trace_parent);
+        let read = items.command(app, namespace, text.get().as_bytes());
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
     Ok((sort_items(read), reservation))

@@ -295,7 +295,8 @@ async fn guarded(
     next: Next,
 ) -> Response {
     let method = request.method().clone();
-    let handled = AssertUnwindSafe(call::run(caller, notes, next.run(request))).catch_unwind();
+    let scope = call::Scope::new(caller, notes, request.headers());
+    let handled = AssertUnwindSafe(call::run(scope, next.run(request))).catch_unwind();
     match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)

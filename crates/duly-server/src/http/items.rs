@@ -8,11 +8,9 @@ use duly_api::{
     batch::Batch,
     json,
     moved::{Import, ImportResult, MovedTimer},
-    trace,
 };
 use duly_core::{Invalid, NamespaceName, access::Action};
 use duly_store::{Answer, Command, Operation, Outcome};
-use http::HeaderMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -56,17 +54,16 @@ impl Items {
         }
     }
 
-    /// Reads one item. `trace_parent` is that of the call, for the timers that it creates.
+    /// Reads one item.
     pub(super) fn command(
         self,
         app: &App,
         namespace: &NamespaceName,
         text: &[u8],
-        trace_parent: Option<&str>,
     ) -> Result<(Command, SentOperation), Invalid> {
         if self == Self::Operations {
             let message = json::parse(text)?;
-            return command(app, namespace, message, MessageFormat::Json, trace_parent);
+            return command(app, namespace, message, MessageFormat::Json);
         }
         let timer = Box::new(json::parse::<MovedTimer>(text)?.check()?);
         let operation = Operation::Import { timer };
@@ -99,34 +96,23 @@ impl Items {
     }
 }
 
-/// Returns the command of an operation, checked; a schedule carries the trace context of its call.
+/// Returns the command of an operation, checked.
 pub(crate) fn command(
     app: &App,
     namespace: &NamespaceName,
     message: Message,
     source: MessageFormat,
-    trace_parent: Option<&str>,
 ) -> Result<(Command, SentOperation), Invalid> {
     let when = message.when_text().map(Box::from);
-    let mut operation = message.check(source, || app.make_id())?;
+    let operation = message.check(source, || app.make_id())?;
     let kind = OperationKind::of(&operation);
     app.check_receiver(namespace, &operation).map_err(|invalid| invalid.within(kind.name()))?;
-    if let Operation::Schedule { schedule, .. } = &mut operation {
-        schedule.spec.trace_parent = trace_parent.map(str::to_owned);
-    }
     Ok((brief(namespace.clone(), operation), SentOperation { kind, when }))
 }
 
 /// Returns the command of an operation whose response does not show the whole timer.
 pub(crate) fn brief(namespace: NamespaceName, operation: Operation) -> Command {
     Command { namespace, operation, answer: Answer::Brief }
-}
-
-/// Returns the W3C `traceparent` of a schedule call, which the firing carries, if it is valid: `00-` trace
-/// id `-` parent id `-` flags.
-pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get("traceparent")?.to_str().ok()?;
-    trace::is_proper(text).then(|| text.to_owned())
 }
 
 /// For each item the sent operation or its refusal, and the commands of the accepted items.
@@ -166,27 +152,5 @@ impl ItemResult {
             Self::Operation(result) => result.error.is_some(),
             Self::Timer(result) => result.error.is_some(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_proper_trace_context_travels() {
-        let check = |text: &str, kept: bool| {
-            let mut headers = HeaderMap::new();
-            headers.insert("traceparent", text.parse().unwrap());
-            assert_eq!(trace_parent(&headers).is_some(), kept, "{text}");
-        };
-        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
-        check(&format!("00-{trace}-{span}-01"), true);
-        check(&format!("ff-{trace}-{span}-01"), false);
-        check(&format!("00-{}-{span}-01", "0".repeat(32)), false);
-        check(&format!("00-{}-{span}-01", trace.to_uppercase()), false);
-        check("00-1-2-3", false);
-        check("", false);
-        assert_eq!(trace_parent(&HeaderMap::new()), None);
     }
 }

@@ -37,7 +37,7 @@ use super::{
     batch::BATCH_BYTES_MAX,
     body::{NDJSON, run_blocking},
     budget::{self, Reservation},
-    items::{self, Items, sort_items},
+    items::{Items, sort_items},
     refusal_texts::SentOperation,
 };
 use crate::{audit::StreamStep, call};
@@ -60,7 +60,6 @@ pub(super) async fn respond(
 ) -> Result<Response, Problem> {
     let line_bytes_max = app.limits.body_bytes_max.min(BATCH_BYTES_MAX);
     let mut lines = LineStream {
-        trace_parent: items::trace_parent(request.headers()),
         reservation: app.budget().empty_reservation(),
         splitter: Splitter::new(line_bytes_max),
         deadline: None,
@@ -119,7 +118,6 @@ fn hold(app: &App, text: Vec<u8>) -> Bytes {
 struct LineStream {
     app: App,
     namespace: NamespaceName,
-    trace_parent: Option<String>,
     body: Body,
     splitter: Splitter,
     /// The number of the line before the incomplete one, and the deadline of the incomplete one.
@@ -261,13 +259,10 @@ impl LineStream {
         // The values made from the lines; the lines themselves were counted when they were read.
         let values = self.app.budget().reserve(2 * bytes)?;
         let items = self.items;
-        let reader = (self.app.clone(), self.namespace.clone(), self.trace_parent.clone());
+        let (app, namespace) = (self.app.clone(), self.namespace.clone());
         let prepared = run_blocking(bytes, move || {
-            let (app, namespace, trace_parent) = &reader;
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
-            let read = lines
-                .iter()
-                .map(|line| parse_line(app, namespace, items, line, trace_parent.as_deref()));
+            let read = lines.iter().map(|line| parse_line(&app, &namespace, items, line));
             Ok((numbers, sort_items(read)))
         });
         let (numbers, (slots, commands)) = prepared.await?;
@@ -326,7 +321,6 @@ fn parse_line(
     namespace: &NamespaceName,
     items: Items,
     line: &InputLine,
-    trace_parent: Option<&str>,
 ) -> Result<(Command, SentOperation), Problem> {
     let text = match line {
         InputLine::Text(text) => text,
@@ -335,7 +329,7 @@ fn parse_line(
             return Err(Problem::too_large("line", "a line", *bytes_max, remedy));
         }
     };
-    items.command(app, namespace, text, trace_parent).map_err(|invalid| {
+    items.command(app, namespace, text).map_err(|invalid| {
         if invalid.field.is_empty() { invalid.within("line") } else { invalid }.into()
     })
 }

@@ -203,7 +203,9 @@ impl App {
             is_sent
         };
         let slots: Vec<_> = checked.into_iter().map(|checked| checked.map(&mut send)).collect();
-        let mut outcomes = self.node.settle(settlements).await?.into_iter();
+        let trace_parent = call::trace_parent();
+        let outcomes = self.node.settle(settlements, trace_parent.as_deref()).await?;
+        let mut outcomes = outcomes.into_iter();
         let results = slots.into_iter().map(|slot| match slot? {
             false => Ok(SettleOutcome::InvalidToken),
             true => match outcomes.next() {

@@ -11,13 +11,13 @@ use duly_api::{
 };
 use duly_core::NamespaceName;
 use duly_store::{Operation, Outcome};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{StatusCode, Uri};
 
 use super::{
     App,
     body::{JsonBody, NoBody, run_blocking},
     budget::Reservation,
-    items::{brief, trace_parent},
+    items::brief,
     path::{NamespacePath, TimerPath},
     query::Query,
     reading::ReadResult,
@@ -42,18 +42,15 @@ use crate::messages;
 pub(crate) async fn schedule_timer(
     State(app): State<App>,
     NamespacePath(namespace): NamespacePath,
-    headers: HeaderMap,
     body: JsonBody,
 ) -> HandlerResult {
-    let (reader, trace_parent) = (app.clone(), trace_parent(&headers));
-    let within = namespace.clone();
+    let (reader, within) = (app.clone(), namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
             let when = schedule.when_text().map(Box::from);
             let checked = schedule.check(MessageFormat::Json, || reader.make_id())?;
-            let (mut schedule, if_exists) = (Box::new(checked.0), checked.1);
-            schedule.spec.trace_parent = trace_parent;
+            let (schedule, if_exists) = (Box::new(checked.0), checked.1);
             let operation = Operation::Schedule { schedule, if_exists };
             reader.check_receiver(&within, &operation)?;
             Ok((operation, when))

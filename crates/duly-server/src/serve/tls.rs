@@ -39,7 +39,8 @@ use crate::{
 };
 
 /// Protocols of the handshake, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
+const HTTP1: &[u8] = b"http/1.1";
 /// Time before the end of a certificate from which it is reported.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 24 * 3_600);
 
@@ -169,6 +170,13 @@ impl Tls {
         report_expiry(&files.own);
         let config = Arc::new(RwLock::new(options.config(&files)));
         Ok(Self { config, files: Arc::new(RwLock::new(files)), options })
+    }
+
+    /// Offers HTTP/1.1 alone, for connections that serve nothing else.
+    pub(super) fn without_http2(self) -> Self {
+        let mut config = ServerConfig::clone(&self.config.read());
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Self { config: Arc::new(RwLock::new(Arc::new(config))), ..self }
     }
 
     /// Shakes hands on an accepted connection. On a Unix socket there is no TLS.

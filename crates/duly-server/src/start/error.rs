@@ -94,6 +94,9 @@ pub enum StartError {
         /// The reason, without any content of the file.
         reason: String,
     },
+    /// The export of traces cannot be started.
+    #[error("cannot send spans to tracing.otlp_endpoint: {0}")]
+    Traces(String),
     /// The webhook client cannot be created.
     #[error("cannot create the webhook client: {0}")]
     Sink(#[from] duly_sink::Error),

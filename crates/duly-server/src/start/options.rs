@@ -28,6 +28,7 @@ use crate::{
     http::{BackupLimits, Guard, Limits},
     listen::Address,
     serve::Tls,
+    telemetry::traces::TraceExport,
 };
 
 /// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it
@@ -134,21 +135,29 @@ pub(super) fn shared_store_options(
     })
 }
 
-pub(super) fn node_options(config: &Config, listen: &[Address]) -> duly_node::Options {
+pub(super) fn node_options(
+    config: &Config,
+    listen: &[Address],
+) -> Result<(duly_node::Options, TraceExport), StartError> {
     let uname = rustix::system::uname();
     let machine = uname.nodename().to_string_lossy();
     let place = match &listen[0] {
         Address::Tcp(address) => address.port().to_string(),
         Address::Unix(path) => path.display().to_string(),
     };
-    duly_node::Options {
-        name: format!("{machine}:{place}"),
+    let name = format!("{machine}:{place}");
+    let (export, traces) =
+        TraceExport::start(&config.tracing, &name).map_err(StartError::Traces)?;
+    let options = duly_node::Options {
+        name,
+        traces,
         workers_max: config.delivery.workers_max.as_usize(),
         bytes_max: or_eighth(config.delivery.memory_max) as u64,
         pull_waiters_max: config.delivery.pull_waiters_max.as_usize(),
         drain_timeout: config.drain.timeout.to_std(),
         ..duly_node::Options::default()
-    }
+    };
+    Ok((options, export))
 }
 
 /// Reads the proxy's credentials; the sink reads the other files.

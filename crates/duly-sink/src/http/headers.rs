@@ -51,13 +51,22 @@ pub(super) fn build(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, St
     put(&mut map, LOOP, LOOP_VALUE)?;
     put(&mut map, "duly-attempt", &envelope.attempt.to_string())?;
     put(&mut map, "duly-due-at", &envelope.due_at.to_string())?;
-    // The trace context was not checked before: an invalid header value is left out.
-    if let Some(trace_parent) = &envelope.trace_parent
-        && let Ok(value) = HeaderValue::from_str(trace_parent)
-    {
-        map.insert("traceparent", value);
-    }
+    trace_context(&mut map, envelope);
     Ok(map)
+}
+
+/// Adds the trace context of the attempt, and that of the call that scheduled the timer (CloudEvents 1.0,
+/// distributed tracing extension). For an attempt that is not traced the two are the same.
+fn trace_context(map: &mut HeaderMap, envelope: &Envelope) {
+    // The stored context was not checked before: an invalid header value is left out.
+    let value = |text: &Option<String>| HeaderValue::from_str(text.as_ref()?).ok();
+    let scheduled = value(&envelope.trace_parent);
+    let delivered = value(&envelope.delivery_trace_parent).or_else(|| scheduled.clone());
+    for (name, value) in [("traceparent", delivered), ("ce-traceparent", scheduled)] {
+        if let Some(value) = value {
+            map.insert(name, value);
+        }
+    }
 }
 
 /// Adds the headers of the CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).

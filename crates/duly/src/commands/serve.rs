@@ -26,6 +26,7 @@ use crate::{
     failure::Failure,
     open_files::{self, ConnectionsLowered},
     output::{Printer, text, when},
+    service_manager,
 };
 
 /// Exit code of a server that received a second signal.
@@ -80,6 +81,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Printer) -> Outcome {
     // Signals are received from the start, so that one during the opening of the store is not lost.
     let mut stop = Stop::listen()?;
+    service_manager::opening();
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
         () = stop.requested() => {
@@ -90,11 +92,14 @@ async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Pri
     if let Some(lowered) = lowered {
         lowered.warn();
     }
+    let (url, _) = urls(running.report());
+    service_manager::ready(&format!("listens on {url}"));
     // A closed stdout does not end the server.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(start_report(running.report()))).ok();
     let stop_requested = async move {
         stop.requested().await;
+        service_manager::stopping();
         tracing::info!("stopping; a second signal stops at once");
         tokio::spawn(async move {
             stop.requested().await;

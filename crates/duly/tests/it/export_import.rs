@@ -1,20 +1,12 @@
 //! `duly export` and `import`: namespaces move between two servers.
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpListener,
-    os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
-    sync::mpsc,
-    thread,
-};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Process, Ran, Server, file_of, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, file_of, receiver, text};
 
 const PRETTY: &str = "{\n  \"b\": 1.0,\n  \"a\": [ ]\n}";
 
@@ -221,25 +213,6 @@ fn import_keeps_the_name_and_lists_unexported_settings() {
     new.run(&["namespace", "secret", "set", "orders", "--file", secret]).ok();
     let said = import(&new, &place, &create).ok();
     assert!(!said.contains("secret") && said.contains("keeps its settings"), "{said}");
-}
-
-/// Starts a receiver of one request; returns its URL, and the head of the request.
-fn receiver() -> (String, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
-    let (sender, heads) = mpsc::channel();
-    thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a delivery");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).expect("a head");
-            head.extend(byte);
-        }
-        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
-        sender.send(String::from_utf8(head).expect("ASCII").to_lowercase()).ok();
-    });
-    (url, heads)
 }
 
 #[test]

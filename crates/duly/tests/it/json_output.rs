@@ -1,26 +1,10 @@
 //! `--output json` prints timers and firings exactly as HTTP returns them, byte for byte.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::TcpStream,
-};
-
-use crate::harness::{Server, file_of, text};
+use crate::harness::{self, Server, file_of, text};
 
 /// Returns the body of the server's response over HTTP.
 fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
-    let address = server.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    let length = body.len();
-    let request = format!(
-        "{method} /v1/namespaces/n/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
-    body.trim_end().to_owned()
+    harness::http(&server.url, method, &format!("/v1/namespaces/n/{path}"), &[], body)
 }
 
 /// Returns the JSON that a command prints, on stdout or stderr.

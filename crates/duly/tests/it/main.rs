@@ -31,6 +31,7 @@ mod terminal;
 mod timers;
 mod tools;
 mod top;
+mod traces;
 mod unreachable;
 mod usage;
 mod workers;

@@ -1,11 +1,6 @@
 //! The text of a refusal is the same over HTTP and gRPC, and on every store.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::TcpStream,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use duly_client::{
     Client, DeadLetterError, Error, PurgeRequest, RedriveRequest, Reschedule, Schedule,
@@ -13,7 +8,7 @@ use duly_client::{
 use duly_redis_testkit::server;
 use serde_json::{Value, json};
 
-use crate::harness::{DEADLINE, Server};
+use crate::harness::{self, Server};
 
 /// Longest delay that a timer may have.
 const DELAY_MAX: Duration = Duration::from_secs(200 * 366 * 86_400);
@@ -95,20 +90,8 @@ fn cases() -> Vec<Case> {
 
 /// Calls the server over HTTP; returns the JSON of the response.
 fn http(url: &str, method: &str, path: &str, body: &Value) -> Value {
-    let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(DEADLINE)).expect("a read has a time limit");
-    let body = body.to_string();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes()).expect("the request is sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("the answer is read");
-    let body = answer.split_once("\r\n\r\n").expect("an answer has a body").1;
-    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    let text = harness::http(url, method, path, &[], &body.to_string());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// Creates the namespace, and brings its timer to the state.

@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
     time::{Instant, SystemTime},
 };
@@ -51,6 +52,35 @@ fn serves_several_addresses_and_a_unix_socket() {
     assert!(!socket.exists());
     let message = run(&["health", "--server", &unix]).refused(1);
     assert!(message.contains(&format!("no Duly server answers at {unix}")), "{message}");
+}
+
+#[test]
+fn a_service_manager_learns_of_start_watchdog_and_stop() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(DEADLINE)).expect("set");
+    let mut command = duly();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+    command.arg(directory.path().join("data"));
+    let mut server = Process::of(command);
+    let receive = || {
+        let mut buffer = [0; 512];
+        let length = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    assert!(receive().contains("STATUS=opening the store"));
+    let ready = receive();
+    let (url, _) = server.address();
+    assert!(ready.contains("READY=1") && ready.contains(&url), "{ready}");
+    for _ in 0..3 {
+        assert_eq!(receive().trim(), "WATCHDOG=1");
+    }
+    server.signal(Signal::TERM);
+    let stopping = std::iter::repeat_with(receive).find(|message| message.trim() != "WATCHDOG=1");
+    assert!(stopping.is_some_and(|message| message.contains("STOPPING=1")));
+    assert_eq!(server.ended().0.code(), Some(0));
 }
 
 #[test]

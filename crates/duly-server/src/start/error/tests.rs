@@ -16,6 +16,7 @@ error_sections! {
     Open => "### The data directory cannot be opened",
     Shared => "### The shared store cannot be opened",
     File => "### A file of the configuration cannot be used",
+    Traces => "### The spans cannot be sent",
     Sink => "### A file of the webhook client cannot be used",
     Store => "### The store does not respond",
     Thread => "### The store does not respond",

@@ -22,6 +22,7 @@ fn envelope() -> Envelope {
         destination,
         signing_secrets: Vec::new(),
         trace_parent: None,
+        delivery_trace_parent: None,
         deadline: Instant::now() + Duration::from_secs(60),
     }
 }
@@ -61,7 +62,8 @@ webhook-timestamp: 1900000000
 duly-loop: duly
 duly-attempt: 3
 duly-due-at: 2030-01-31T12:00:00.250Z
-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+ce-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     );
     assert_eq!(lines(&build(&envelope, now()).unwrap()).join("\n"), expected);
 }
@@ -97,7 +99,14 @@ fn s3_dulys_headers_replace_others() {
     envelope.trace_parent = Some(trace.into());
     let map = build(&envelope, now()).unwrap();
     assert_eq!(map.get("traceparent").unwrap(), trace);
+    assert_eq!(map["ce-traceparent"], trace);
     assert_eq!(map.get_all("traceparent").iter().count(), 1);
+
+    let attempt = "00-1fa6dc92b9d63600d477a3232b5d33b5-7798c25d0c7c9daa-01";
+    envelope.delivery_trace_parent = Some(attempt.into());
+    let map = build(&envelope, now()).unwrap();
+    assert_eq!(map["traceparent"], attempt);
+    assert_eq!(map["ce-traceparent"], trace);
 }
 
 #[test]
