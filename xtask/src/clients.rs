@@ -130,7 +130,7 @@ mod python {
     const PACKAGE: &str = "python_client";
 
     fn environment() -> Result<PathBuf> {
-        venv::install(&directory().join(PYTHON_GENERATOR.replace("==", "-")), PYTHON_GENERATOR)
+        venv::install(&directory().join(PYTHON_GENERATOR.replace("==", "-")), &[PYTHON_GENERATOR])
     }
 
     pub(super) fn generate() -> Result<Vec<String>> {

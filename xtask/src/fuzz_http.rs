@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 /// Fuzzes a fresh server of this binary.
 pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
     let folder = directory().join(format!("{TOOL}-{VERSION}"));
-    let tool = venv::install(&folder, &format!("{TOOL}=={VERSION}"))?.join("bin/st");
+    let tool = venv::install(&folder, &[&format!("{TOOL}=={VERSION}")])?.join("bin/st");
     let server = Server::start(duly, &directory(), None)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
     let config = directory().join("names.toml");

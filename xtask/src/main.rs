@@ -11,12 +11,15 @@
 mod bench;
 mod clients;
 mod contract;
+mod debian;
 mod deps;
 mod fuzz_http;
 mod hidden;
 mod http_docs;
+mod package;
 mod planted;
 mod process;
+mod release;
 mod server;
 mod steps;
 mod test;
@@ -28,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use process::Outcome;
+use process::{Outcome, Profile};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -57,6 +60,10 @@ enum Command {
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
+    /// Make all packages of this checkout, and check them with the tools of their users.
+    Package,
+    /// Build every file of a release into dist/.
+    Release(release::Options),
     /// Run all steps of CI, in CI's order.
     Ci,
     /// Check the dependency policy: bans, licences, sources, advisories.
@@ -85,13 +92,15 @@ struct Forwarded {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
-        Command::Torture(forwarded) => torture::run(&forwarded.args),
+        Command::Torture(forwarded) => torture::run(Profile::Release, &forwarded.args),
         Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
         Command::Clients => clients::run(),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         // The steps and their order are in this script, which needs nothing built beforehand.
         Command::Ci => process::run(process::program("bash").arg(".ci/run")),
+        Command::Release(options) => release::run(&options),
+        Command::Package => package::check::run(),
         Command::Deps(options) => deps::run(&options),
         Command::Tidy(options) => tidy::run(&options),
         Command::Openapi => hidden::regenerate("__openapi", "docs/reference/openapi.json"),

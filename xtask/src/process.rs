@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::debian::{self, Tool};
+
 /// The variable with the path of the `duly` binary, for tests and tools.
 pub(crate) const DULY_BIN: &str = "DULY_BIN";
 
@@ -26,6 +28,12 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+/// The target of static binaries.
+pub(crate) const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// The C compiler of static binaries.
+const MUSL: Tool = Tool { name: "musl-gcc", package: "musl-tools" };
+
 /// A cargo build profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
@@ -33,6 +41,8 @@ pub(crate) enum Profile {
     Dev,
     /// The profile that is shipped and measured.
     Release,
+    /// The same as a static binary, which needs no library of the machine (musl).
+    Static,
 }
 
 /// Returns the root of the checkout.
@@ -112,8 +122,13 @@ pub(crate) fn build_duly() -> Result<PathBuf> {
 /// shared dependencies as the tests do, and does not compile them twice.
 pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo(["build", "--workspace", "--message-format=json-render-diagnostics"]);
-    if profile == Profile::Release {
+    if profile != Profile::Dev {
         command.arg("--release");
+    }
+    if profile == Profile::Static {
+        install_target(STATIC_TARGET)?;
+        debian::install_missing(&[&MUSL], |name| output(program(name).arg("--version")).is_ok());
+        command.args(["--target", STATIC_TARGET]);
     }
     for name in names {
         command.args(["--bin", name]);
@@ -126,6 +141,18 @@ pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<Pat
                 .with_context(|| format!("cargo built `{name}` but did not report its path"))
         })
         .collect()
+}
+
+/// Installs the standard library of a target, if rustup manages the tool chain. Otherwise the build says what is
+/// missing.
+pub(crate) fn install_target(target: &str) -> Result<()> {
+    let installed = output(program("rustup").args(["target", "list", "--installed"]));
+    match installed {
+        Ok(installed) if !installed.lines().any(|line| line == target) => {
+            run_or_fail(program("rustup").args(["target", "add", target]))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Finds a binary in cargo's messages.
@@ -145,9 +172,9 @@ pub(crate) fn executables(
     })
 }
 
-/// Runs a release build of one of duly-testkit's binaries against a release build of `duly`.
-pub(crate) fn run_testkit(binary: &str, args: &[String]) -> Result<Outcome> {
-    let built = build_binaries(Profile::Release, &["duly", binary])?;
+/// Runs one of duly-testkit's binaries against a `duly` of the same profile.
+pub(crate) fn run_testkit(profile: Profile, binary: &str, args: &[String]) -> Result<Outcome> {
+    let built = build_binaries(profile, &["duly", binary])?;
     let [duly, tool] = built.as_slice() else { bail!("cargo did not build both binaries") };
     run(program(tool).args(args).env(DULY_BIN, duly))
 }

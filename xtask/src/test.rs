@@ -10,12 +10,13 @@
 //! 4. It runs the examples of the HTTP reference against a server.
 //! 5. It generates clients from the OpenAPI document, and calls every operation with each.
 //! 6. It fuzzes the HTTP interface by its OpenAPI document.
-//! 7. It kills a release build with -9 for a minute.
+//! 7. It kills a static release build with -9 for a minute.
 //! 8. It does the same to three nodes on a Redis Cluster in network namespaces. This needs root. Without
 //!    it the run is skipped by name, which is a failure in CI.
+//! 9. It makes packages of these builds, and checks them with the tools of their users. This needs root too.
 //!
-//! The last line is `N passed, N failed`, over all test binaries, with each of the steps 4 to 8 as one
-//! more test. The exit code is 1 if anything failed.
+//! The last line is `N passed, N failed`, over all test binaries, with each of the steps 4 to 8, and each check
+//! of step 9, as one more test. The exit code is 1 if anything failed.
 //!
 //! A step that ends without a verdict (a test binary that aborts, a build that breaks) counts as one
 //! failure. So an incomplete run never prints "0 failed".
@@ -38,7 +39,8 @@ use clap::Args;
 use crate::clients;
 use crate::fuzz_http;
 use crate::http_docs;
-use crate::process::{self, DULY_BIN, Outcome};
+use crate::package;
+use crate::process::{self, DULY_BIN, Outcome, Profile};
 use crate::steps::Steps;
 use crate::torture;
 use tally::Tally;
@@ -94,7 +96,7 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     tally.failed += tools.missing;
     let duly = &steps.run("build duly", process::build_duly)?;
     let mut command = tests(args, duly);
-    command.env(tools::TEST_TOOLS, &tools.found);
+    command.env(tools::TEST_TOOLS, &tools.found).envs(tools.collector.clone());
     steps.run(&process::shown(&command), || count(&mut command, tally, &mut io::stdout()))?;
 
     let left_out = if !args.is_empty() {
@@ -110,14 +112,18 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
     let fuzz = format!("fuzz-http --seed {seed} --examples {examples}");
     let torture = format!("torture {}", SHORT_TORTURE.join(" "));
     let nodes_torture = format!("torture {}", SHORT_NODES_TORTURE.join(" "));
+    let packages = "the packages".to_owned();
     let clients = clients::LANGUAGES
         .each_ref()
         .map(|language| (format!("the generated {} client", language.name), language));
     if let Some(why) = left_out {
         let clients = clients.iter().map(|(step, _)| step);
-        for step in
-            [&valkey, &page].into_iter().chain(clients).chain([&fuzz, &torture, &nodes_torture])
-        {
+        for step in [&valkey, &page].into_iter().chain(clients).chain([
+            &fuzz,
+            &torture,
+            &nodes_torture,
+            &packages,
+        ]) {
             println!("==> {step}: {why}");
         }
         return Ok(());
@@ -140,17 +146,38 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
         tally.add(steps.run(&step, || language.check(duly))?);
     }
     tally.add(steps.run(&fuzz, || fuzz_http::fuzz(&SHORT_FUZZ, duly))?);
-    tally.add(steps.run(&torture, || torture::run(&SHORT_TORTURE.map(str::to_owned)))?);
+    tally.add(
+        steps.run(&torture, || torture::run(Profile::Static, &SHORT_TORTURE.map(str::to_owned)))?,
+    );
     match namespaces::missing() {
         None => tally.add(steps.run(&nodes_torture, || {
-            process::run_testkit("duly-torture", &SHORT_NODES_TORTURE.map(str::to_owned))
+            process::run_testkit(
+                Profile::Static,
+                "duly-torture",
+                &SHORT_NODES_TORTURE.map(str::to_owned),
+            )
         })?),
         Some(why) => {
             tally.failed += u64::from(namespaces::are_required());
             namespaces::warn_skipped(&nodes_torture, &why);
+            namespaces::warn_skipped(&packages, &why);
+            return Ok(());
         }
     }
+    let failed = check_packages(duly, steps)?;
+    tally.failed += failed;
+    tally.passed += package::check::CHECKS - failed;
     Ok(())
+}
+
+/// Makes and checks the packages. Returns the number of failed checks.
+fn check_packages(duly: &Path, steps: &mut Steps) -> Result<u64> {
+    let built = process::build_binaries(Profile::Static, &["duly"])?.pop();
+    let binaries = package::check::Binaries {
+        dynamic: duly.to_owned(),
+        r#static: built.context("cargo built no static binary")?,
+    };
+    Ok(package::check::check(&binaries, steps))
 }
 
 /// Checks that there is a C compiler. ring and mimalloc compile C; without a compiler cargo fails late

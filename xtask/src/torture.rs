@@ -26,7 +26,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 
 use crate::fuzz_http;
-use crate::process::{self, Outcome};
+use crate::process::{self, Outcome, Profile};
 
 /// Number of seeds for the decoders; read by their test.
 const FUZZ_SEEDS: &str = "DULY_FUZZ_SEEDS";
@@ -157,7 +157,7 @@ fn seed(args: &[String]) -> u64 {
 }
 
 /// Builds and runs everything, and returns the verdict.
-pub(crate) fn run(args: &[String]) -> Result<Outcome> {
+pub(crate) fn run(profile: Profile, args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
         let calls =
             ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", NOCAPTURE];
@@ -188,7 +188,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
         };
         args.extend(["--clock-steps".to_owned(), steps.to_string()]);
     }
-    process::run_testkit("duly-torture", &args)
+    process::run_testkit(profile, "duly-torture", &args)
 }
 
 /// Runs the clock test in process. Returns the number of clock changes, or `None` if a test failed.

@@ -7,18 +7,22 @@
 //! 3. `DULY_TEST_TOOLS` lists the programs that are present. A test must not skip a program in this
 //!    list.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::process::{self, Outcome};
+use anyhow::{Context, Result};
+
+use crate::debian::{self, Tool};
+use crate::process;
+use crate::venv;
 
 /// The variable that lists the programs that tests must use.
 pub(super) const TEST_TOOLS: &str = "DULY_TEST_TOOLS";
 
-/// A program, and its Debian package.
-struct Tool {
-    name: &'static str,
-    package: &'static str,
-}
+/// An OpenTelemetry collector, from PyPI.
+const COLLECTOR: &str = "rotel==0.0.1a15";
+/// The variable with its program.
+const COLLECTOR_VARIABLE: &str = "DULY_TEST_COLLECTOR";
 
 const TOOLS: [Tool; 9] = [
     Tool { name: "bash", package: "bash" },
@@ -43,27 +47,16 @@ pub(super) struct Tools {
     pub(super) found: String,
     /// Number of programs that could not be installed.
     pub(super) missing: u64,
+    /// The variable with the path of the collector of spans.
+    pub(super) collector: Option<(&'static str, PathBuf)>,
 }
 
 /// Installs missing programs as far as possible.
 pub(super) fn install() -> Tools {
-    let all = TOOLS.iter().chain(&OF_TORTURE);
-    let absent: Vec<&Tool> = all.filter(|tool| !is_there(tool.name)).collect();
-    if !absent.is_empty() {
-        let packages: Vec<_> = absent.iter().map(|tool| tool.package).collect();
-        println!("trying apt-get install {}", packages.join(" "));
-        let apt = |args: &[&str]| {
-            let mut command = process::program("apt-get");
-            command.env("DEBIAN_FRONTEND", "noninteractive").args(args);
-            process::run(&mut command).is_ok_and(|outcome| outcome == Outcome::Passed)
-        };
-        let install = [&["install", "-y", "--no-install-recommends"][..], &packages].concat();
-        // A failure is usually due to package lists that were never fetched.
-        if !apt(&install) && apt(&["update"]) {
-            apt(&install);
-        }
-    }
-    let (found, missing): (Vec<_>, Vec<_>) = TOOLS.iter().partition(|tool| is_there(tool.name));
+    let all: Vec<_> = TOOLS.iter().chain(&OF_TORTURE).collect();
+    debian::install_missing(&all, is_there);
+    let (found, missing): (Vec<&Tool>, Vec<&Tool>) =
+        TOOLS.iter().partition(|tool| is_there(tool.name));
     for tool in &missing {
         eprintln!(
             "error: {} is missing, so tests that start it are NOT RUN: install it (Debian: `{}`)",
@@ -71,7 +64,24 @@ pub(super) fn install() -> Tools {
         );
     }
     let found: Vec<_> = found.iter().map(|tool| tool.name).collect();
-    Tools { found: found.join(" "), missing: u64::try_from(missing.len()).unwrap_or(u64::MAX) }
+    let collector = install_collector();
+    if let Err(error) = &collector {
+        eprintln!("error: {COLLECTOR} is missing, so the tests of traces are NOT RUN: {error:#}");
+    }
+    Tools {
+        found: found.join(" "),
+        missing: missing.len() as u64 + u64::from(collector.is_err()),
+        collector: collector.ok().map(|path| (COLLECTOR_VARIABLE, path)),
+    }
+}
+
+/// Installs the collector. Its package has the program beside its modules.
+fn install_collector() -> Result<PathBuf> {
+    let folder = venv::install(&process::root().join("target/collector"), &[COLLECTOR])?;
+    let versions = fs::read_dir(folder.join("lib"))?.map(|entry| Ok(entry?.path()));
+    let versions = versions.collect::<Result<Vec<_>>>()?;
+    let mut programs = versions.iter().map(|it| it.join("site-packages/rotel/rotel-agent"));
+    programs.find(|program| program.exists()).context("the package has no rotel-agent")
 }
 
 fn is_there(name: &str) -> bool {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::debian::{self, apt};
 use crate::process;
 
 /// The variable with the server that the store's tests start in place of `redis-server`.
@@ -76,26 +77,16 @@ fn runs(server: &Path) -> bool {
 
 fn fetch(server: &Path) -> Result<()> {
     let directory = directory();
-    fs::create_dir_all(&directory).context("cannot make target/valkey")?;
-    if process::output(apt(&directory).args(["download", PACKAGE])).is_err() {
-        let backports = backport_options(&directory)?;
-        process::output(apt(&directory).args(&backports).arg("update"))?;
-        process::output(apt(&directory).args(&backports).args(["download", PACKAGE]))?;
-    }
-    let package = fs::read_dir(&directory)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .context("apt-get download left no package")?;
-    let unpacked = directory.join("unpacked");
-    process::output(process::program("dpkg").arg("--extract").arg(&package).arg(&unpacked))?;
+    let unpacked = match debian::unpack(PACKAGE, &directory, &[]) {
+        Ok(unpacked) => unpacked,
+        Err(_) => {
+            let backports = backport_options(&directory)?;
+            process::output(apt(&directory).args(&backports).arg("update"))?;
+            debian::unpack(PACKAGE, &directory, &backports)?
+        }
+    };
     fs::copy(unpacked.join(BINARY), server).context("the package has no server")?;
     Ok(())
-}
-
-fn apt(directory: &Path) -> Command {
-    let mut command = process::program("apt-get");
-    command.current_dir(directory).args(["-qq", "-o", "APT::Sandbox::User=root"]);
-    command
 }
 
 /// Returns options that make apt use package lists of the backports, which are kept apart from those

@@ -104,32 +104,6 @@ fn the_configuration_of_the_page_is_right() {
 }
 
 #[test]
-fn node_unit_commands_and_variables_exist() {
-    let unit = read("deploy/duly-node.service");
-    let value = |key: &str| {
-        let line = unit.lines().find_map(|line| line.strip_prefix(key));
-        line.unwrap_or_else(|| panic!("no {key}")).to_owned()
-    };
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = |name: &str| text(&directory.path().join(name)).to_owned();
-    fs::write(path("duly.toml"), "[store]\nurl = \"redis://localhost\"\n").expect("written");
-    fs::write(path("redis-password"), "secret\n").expect("written");
-    let (name, file) = value("Environment=").split_once('=').map_or_else(
-        || panic!("no variable"),
-        |(name, file)| (name.to_owned(), file.replace("%d", text(directory.path()))),
-    );
-    assert!(value("LoadCredential=").starts_with("redis-password:"));
-    let command = value("ExecStartPre=").replace("/etc/duly/duly.toml", &path("duly.toml"));
-    let mut check = duly();
-    check.args(command.split(' ').skip(1)).env(name, file);
-    crate::harness::Ran::from(check.output().expect("duly starts")).ok();
-    let command = value("ExecStart=");
-    run(&command.split(' ').skip(1).chain(["--help"]).collect::<Vec<_>>()).ok();
-    let stop_s: u64 = value("TimeoutStopSec=").parse().expect("seconds");
-    assert!(stop_s > 25, "drain.timeout fits: {stop_s}");
-}
-
-#[test]
 fn compose_file_commands_and_variables_exist() {
     let file = read("deploy/compose.yaml");
     let mut nodes = 0;
@@ -142,7 +116,8 @@ fn compose_file_commands_and_variables_exist() {
         nodes += 1;
     }
     assert_eq!(nodes, 3);
-    assert!(file.contains("dockerfile: deploy/Dockerfile") && file.contains("context: .."));
+    let image = concat!("image: duly:", env!("CARGO_PKG_VERSION"));
+    assert!(file.contains(image), "{image}");
     // Redis starts with the settings of its command, and a node prints no warning about them.
     let (_, command) = file.split_once("redis-server ").expect("a command of Redis");
     let command = command.split("volumes:").next().expect("a first part");

@@ -1,0 +1,199 @@
+//! `cargo xtask package`: makes every package and checks each with the tools of its users. It is a part of the
+//! test command.
+//!
+//! 1. The `.deb`: lintian, and installation, use, upgrade, removal and purge in a fresh Debian ([`DEB`]).
+//! 2. The `.rpm`: what the package manager reads from it.
+//! 3. The unit of systemd: `verify` and `security`.
+//! 4. The image: inspected, unpacked, and run as its user without an engine ([`IMAGE`]).
+//! 5. The Helm chart: lint, rendering, the schemas of Kubernetes (`deploy/helm/check.py`).
+//! 6. The alerts: promtool checks the rules, and runs the test of each.
+//!
+//! A tool that cannot be installed fails the check and is named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{
+    Cpu, Format, Release, chart, chroot, empty, image, install_tools, linux_package, require, stage,
+};
+use crate::debian::{self, Tool};
+use crate::process::{self, DULY_BIN, Outcome, Profile};
+use crate::steps::Steps;
+use crate::venv;
+
+/// Installs, uses, upgrades, removes and purges the `.deb`.
+const DEB: &str = include_str!("deb.sh");
+/// Runs the image.
+const IMAGE: &str = include_str!("image.sh");
+
+/// Largest image, as it is loaded: 20 MiB.
+const IMAGE_BYTES_MAX: u64 = 20 * 1024 * 1024;
+/// Largest exposure of the unit by `systemd-analyze security`, in tenths.
+const EXPOSURE_MAX: &str = "15";
+/// Packages of Python for the check of the chart: Helm as a library, and the schemas of Kubernetes.
+const CHART_TOOLS: [&str; 3] =
+    ["helm-python-sdk==0.2.2", "kubernetes-validate==1.37.0", "PyYAML==6.0.3"];
+
+const CHECKERS: [Tool; 7] = [
+    Tool { name: "lintian", package: "lintian" },
+    Tool { name: "mmdebstrap", package: "mmdebstrap" },
+    Tool { name: "skopeo", package: "skopeo" },
+    Tool { name: "rpm", package: "rpm" },
+    Tool { name: "systemd-analyze", package: "systemd" },
+    Tool { name: "openssl", package: "openssl" },
+    Tool { name: "unshare", package: "util-linux" },
+];
+
+/// The binaries that the packages are made of.
+pub(crate) struct Binaries {
+    /// One that runs here, for the `.deb` and the `.rpm`.
+    pub(crate) dynamic: PathBuf,
+    /// The static one, for the image.
+    pub(crate) r#static: PathBuf,
+}
+
+/// Builds the binaries, and makes and checks the packages.
+pub(crate) fn run() -> Result<Outcome> {
+    let built = process::build_binaries(Profile::Static, &["duly"])?.pop();
+    let binaries =
+        Binaries { dynamic: process::build_duly()?, r#static: built.context("no static binary")? };
+    let failed = check(&binaries, &mut Steps::default());
+    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// Number of checks.
+pub(crate) const CHECKS: u64 = 6;
+
+/// Makes and checks the packages. Returns the number of failed checks.
+pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> u64 {
+    let tools = steps.run("install the tools of the packages", || {
+        require(&CHECKERS)?;
+        install_tools()
+    });
+    if let Err(error) = tools {
+        eprintln!("error: {error:#}");
+        return CHECKS;
+    }
+    let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
+        ("the .deb", &|| deb(&binaries.dynamic)),
+        ("the .rpm", &|| rpm(&binaries.dynamic)),
+        ("the unit of systemd", &unit),
+        ("the image", &|| container(&binaries.r#static)),
+        ("the Helm chart", &|| helm(&binaries.dynamic)),
+        ("the alerts", &alerts),
+    ];
+    let mut failed = 0;
+    for (name, check) in checks {
+        if let Err(error) = steps.run(name, check) {
+            eprintln!("error: {name}: {error:#}");
+            failed += 1;
+        }
+    }
+    failed
+}
+
+/// Returns a binary without its debug symbols, as it is published.
+fn stripped(binary: &Path) -> Result<PathBuf> {
+    let file = empty("stripped")?.join("duly");
+    process::output(process::program("strip").arg("-o").arg(&file).arg(binary))?;
+    Ok(file)
+}
+
+fn deb(binary: &Path) -> Result<()> {
+    let first = Release::read()?;
+    let second = Release { version: format!("{}+next", first.version), ..first.clone() };
+    let (binary, root, out) = (stripped(binary)?, stage(binary, &first)?, empty("deb")?);
+    let make =
+        |release: &Release| linux_package(Format::Deb, Cpu::X86_64, &binary, &root, release, &out);
+    let (package, next) = (make(&first)?, make(&second)?);
+    let mut lintian = process::program("lintian");
+    lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0"]);
+    process::run_or_fail(lintian.arg("--allow-root").arg(&package))?;
+
+    let debian = out.join("debian");
+    let mut bootstrap = process::program("mmdebstrap");
+    bootstrap.args(["--quiet", "--variant=essential", "--include=passwd,init-system-helpers"]);
+    process::output(bootstrap.arg("bookworm").arg(&debian))?;
+    fs::copy(&package, debian.join("first.deb"))?;
+    fs::copy(&next, debian.join("second.deb"))?;
+    chroot::run(DEB, &debian, &[])
+}
+
+fn rpm(binary: &Path) -> Result<()> {
+    let release = Release::read()?;
+    let (binary, root, out) = (stripped(binary)?, stage(binary, &release)?, empty("rpm")?);
+    let package = linux_package(Format::Rpm, Cpu::X86_64, &binary, &root, &release, &out)?;
+    let query = |what: &[&str]| {
+        process::output(
+            process::program("rpm").args(["-qp", "--nosignature"]).args(what).arg(&package),
+        )
+    };
+    let files = query(&["--list"])?;
+    for file in ["/usr/bin/duly", "/usr/lib/systemd/system/duly.service", "/etc/duly/duly.toml"] {
+        ensure!(files.lines().any(|line| line == file), "no {file} in {files}");
+    }
+    let (config, requires) = (query(&["--configfiles"])?, query(&["--requires"])?);
+    ensure!(config.trim() == "/etc/duly/duly.toml", "configuration files: {config}");
+    ensure!(requires.contains("glibc >= 2.28"), "requires: {requires}");
+    let scripts = query(&["--scripts"])?;
+    for script in ["postinstall", "preuninstall", "postuninstall"] {
+        ensure!(scripts.contains(script), "no {script} script in {scripts}");
+    }
+    Ok(())
+}
+
+/// Checks the hardening. [`DEB`] verifies the unit, where its program is installed.
+fn unit() -> Result<()> {
+    let mut security = process::program("systemd-analyze");
+    security.args(["security", "--no-pager", "--offline=true"]);
+    security.arg(format!("--threshold={EXPOSURE_MAX}")).arg("deploy/package/duly.service");
+    let report = process::output(&mut security)?;
+    println!("{}", report.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+fn container(binary: &Path) -> Result<()> {
+    let release = Release::read()?;
+    let out = empty("container")?;
+    let file = image(Cpu::X86_64, &stripped(binary)?, &release, &out)?;
+    let compressed = out.join("compressed");
+    let archive = format!("oci-archive:{}:{}", file.display(), release.version);
+    let inspected =
+        process::output(process::program("skopeo").args(["inspect", "--config", &archive]))?;
+    let config: serde_json::Value = serde_json::from_str(&inspected)?;
+    let user = config["config"]["User"].as_str().context("the image has no user")?;
+    ensure!(user == "10001:10001", "the user is {user}");
+    let bytes = fs::metadata(&file)?.len();
+    println!("the image has {:.1} MiB", bytes as f64 / 1024.0 / 1024.0);
+    ensure!(bytes <= IMAGE_BYTES_MAX, "the image has {bytes} bytes, more than {IMAGE_BYTES_MAX}");
+    let layout = format!("oci:{}:duly", compressed.display());
+    process::output(process::program("skopeo").args(["copy", "--quiet", &archive, &layout]))?;
+    let bundle = out.join("bundle");
+    let source = format!("{}:duly", compressed.display());
+    process::output(process::program("umoci").args(["unpack", "--image", &source]).arg(&bundle))?;
+    chroot::run(IMAGE, &bundle.join("rootfs"), &[("CONTAINER_USER", user)])
+}
+
+fn helm(binary: &Path) -> Result<()> {
+    chart(&Release::read()?, &empty("chart")?)?;
+    let folder = process::root().join("target/package/helm");
+    let python = venv::install(&folder, &CHART_TOOLS)?.join("bin/python");
+    process::run_or_fail(process::program(python).arg("deploy/helm/check.py").env(DULY_BIN, binary))
+}
+
+fn alerts() -> Result<()> {
+    let folder = process::root().join("target/package/prometheus");
+    let unpacked = folder.join("unpacked");
+    if !unpacked.exists() {
+        debian::unpack("prometheus", &folder, &[]).context("cannot fetch promtool")?;
+    }
+    let rules = "docs/operate/prometheus-rules";
+    for (verb, file) in [("check", format!("{rules}.yaml")), ("test", format!("{rules}-test.yaml"))]
+    {
+        let mut promtool = process::program(unpacked.join("usr/bin/promtool"));
+        process::run_or_fail(promtool.args([verb, "rules", &file]))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+# Installs the package in a fresh Debian, uses it, upgrades, removes and purges it. Runs as root in namespaces
+# of its own. $ROOT is the root of that Debian; /first.deb and /second.deb are in it.
+set -eu
+
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive
+in_root() {
+    chroot "$ROOT" "$@"
+}
+serve() {
+    chroot --userspec=duly:duly "$ROOT" duly serve --config /etc/duly/duly.toml >"$ROOT/serve.out" 2>&1 &
+    SERVER=$!
+    in_root duly health --wait 30s
+}
+step() {
+    echo "-- $*"
+}
+
+step install
+in_root dpkg --install /first.deb
+test "$(in_root stat -c '%U:%G %a' /var/lib/duly /var/lib/duly/backups)" = "duly:duly 700
+duly:duly 700"
+test "$(in_root stat -c '%U:%G %a' /usr/bin/duly /etc/duly/duly.toml)" = "root:root 755
+root:root 644"
+in_root duly config check --config /etc/duly/duly.toml
+test -L "$ROOT/etc/systemd/system/multi-user.target.wants/duly.service"
+test -s "$ROOT/usr/share/man/man1/duly-schedule.1.gz"
+test -s "$ROOT/usr/share/bash-completion/completions/duly"
+# systemd looks for programs at the paths of this machine.
+sed "s#=duly #=$ROOT/usr/bin/duly #" "$ROOT/usr/lib/systemd/system/duly.service" >"$ROOT/../duly.service"
+systemd-analyze verify --man=no "$ROOT/../duly.service"
+
+step fire a timer
+serve
+in_root duly schedule hello first --in 1s --payload-text hello
+FIRED=$(in_root duly lease hello --wait 20s)
+echo "$FIRED" | grep first
+in_root duly schedule hello kept --in 1d
+in_root duly store backup /var/lib/duly/backups/before
+kill "$SERVER" && wait "$SERVER"
+
+step upgrade
+echo '[log]
+level = "warn"' >>"$ROOT/etc/duly/duly.toml"
+in_root dpkg --install /second.deb
+grep -q 'level = "warn"' "$ROOT/etc/duly/duly.toml"
+serve
+in_root duly get hello kept | grep -q scheduled
+kill "$SERVER" && wait "$SERVER"
+
+step remove
+in_root dpkg --remove duly
+test ! -e "$ROOT/usr/bin/duly"
+test ! -e "$ROOT/usr/lib/systemd/system/duly.service"
+test -e "$ROOT/etc/duly/duly.toml"
+
+step install again, with the data of before
+in_root dpkg --install /second.deb
+serve
+in_root duly get hello kept | grep -q scheduled
+kill "$SERVER" && wait "$SERVER"
+
+step purge
+in_root dpkg --purge duly
+test ! -e "$ROOT/etc/duly"
+test ! -e "$ROOT/etc/systemd/system/multi-user.target.wants/duly.service"
+test -d "$ROOT/var/lib/duly/data"
+test -d "$ROOT/var/lib/duly/backups/before"
