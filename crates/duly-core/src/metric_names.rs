@@ -73,6 +73,7 @@ pub const OUTCOMES: &[&str] = &[
 /// Limits at which operations are refused, as labels.
 pub const LIMITS: &[&str] = &Limit::NAMES;
 const TENANT_LIMITS: &[&str] = &TenantLimit::NAMES;
+const BACKUP_OUTCOMES: &[&str] = &["made", "failed"];
 const TRACE_OUTCOMES: &[&str] = &["exported", "failed"];
 const SHARD_FAULTS: &[&str] = &["missing", "foreign", "rolled_back"];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
@@ -121,6 +122,10 @@ metrics! {
         "Age of the oldest firing of a namespace that is due and was never attempted; 0 if there is none. Label: namespace (as for duly_namespace_pending).";
     NAMESPACE_LATENESS_SECONDS = "duly_namespace_lateness_seconds" Histogram ["namespace": ANY]
         "Time from claimable to the attempt, by namespace, with the bounds 0.1, 1 and 10 s. Label: namespace (first 100, then other).";
+    BACKUPS_TOTAL = "duly_backups_total" Counter ["outcome": BACKUP_OUTCOMES]
+        "Scheduled backups. Label: outcome (made, failed).";
+    BACKUP_OVERDUE_SECONDS = "duly_backup_overdue_seconds" Gauge
+        "Time since a scheduled backup was due that is not made; 0 if there is none.";
     START_TIME_SECONDS = "duly_start_time_seconds" Gauge
         "Time at which the process started its server, in seconds since 1970.";
     TRACE_SPANS_TOTAL = "duly_trace_spans_total" Counter ["outcome": TRACE_OUTCOMES]

@@ -26,6 +26,7 @@ pub mod http;
 mod listen;
 mod messages;
 mod problem;
+mod scheduled_backups;
 mod serve;
 mod similar_name;
 mod start;

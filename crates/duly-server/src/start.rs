@@ -48,6 +48,7 @@ use crate::{
         admin_router, router, startup_admin_router, startup_router,
     },
     listen::{Address, Listener},
+    scheduled_backups,
     serve::{ConnectionSettings, ReloadTrigger, ReloadTriggers, Serving},
     telemetry::{Metrics, traces::TraceExport},
     tenants,
@@ -276,6 +277,10 @@ async fn open_and_run(
         metrics,
     });
     app.warn_of_tenants();
+    if let Some(schedule) = options::backup_schedule(config) {
+        let (backups, clock) = (app.backups.clone(), Arc::clone(&app.clock));
+        tasks.spawn(scheduled_backups::run(schedule, backups, clock));
+    }
     let (auth, clock) = (app.auth.clone(), Arc::clone(&app.clock));
     tasks.spawn(tenants::count::run(auth, Arc::clone(&app.store), clock));
     Ok((app, store, report, tasks))

@@ -9,7 +9,7 @@
 //! It reads every byte that has a checksum once, and decodes every record. Then each entry of the state
 //! must have met its record. Damage is noted, and the check continues behind it.
 //!
-//! `duly store check` calls it, on a directory that no server has open.
+//! `duly store check` calls it, on a directory that no server has open, or on a backup.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,8 +19,9 @@ use crate::{
     clock::SystemClock,
     disk::{self, Disk, RealDisk},
     engine::invariants::at_rest::StateAtRest,
+    format,
     manifest::{self, Manifest},
-    open::OpenError,
+    open::{OpenError, Tail},
 };
 
 mod files;
@@ -68,6 +69,7 @@ pub fn check_disk(
         }
         Err(error) => return Err(error),
     };
+    report.is_backup = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
     check_files(disk, manifest, report, clock, progress)
 }
 
@@ -75,9 +77,10 @@ pub fn check_disk(
 pub(crate) fn check_copy(
     disk: Arc<dyn Disk>,
     manifest: Manifest,
+    is_backup: bool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
-    let report = Report { location: disk.describe(), ..Report::default() };
+    let report = Report { location: disk.describe(), is_backup, ..Report::default() };
     check_files(disk, manifest, report, Arc::new(SystemClock), progress)
 }
 
@@ -95,6 +98,7 @@ fn check_files(
     check.data_files()?;
     check.entries();
     check.names()?;
+    check.end_of_backup();
     Ok(check.report)
 }
 
@@ -120,9 +124,8 @@ impl Check<'_> {
                 self.report.checkpoint = state.checkpoint();
                 self.report.namespaces = state.holdings();
                 // The first start of a restored store pauses every namespace.
-                let is_restored = self.disk.list("")?.iter().any(|name| name == manifest::RESTORED);
                 for namespace in &mut self.report.namespaces {
-                    namespace.paused |= is_restored;
+                    namespace.paused |= self.report.is_backup;
                 }
                 self.state = Some(state);
                 Ok(())
@@ -147,6 +150,17 @@ impl Check<'_> {
             let file = manifest::NAME.to_owned();
             let means = "this is an error in Duly: please report it";
             self.report.find(Finding { file, offset: 0, what, means });
+        }
+    }
+
+    /// Checks that a backup ends with a closing frame. A build that writes them ends every backup with one.
+    fn end_of_backup(&mut self) {
+        let has_frame = self.manifest.features & format::CLOSING_FRAMES != 0;
+        let is_cut = has_frame && self.state.is_some() && self.report.tail != Tail::Closed;
+        if self.report.is_backup && is_cut {
+            let what = "its journal lacks the closing frame that a backup ends with".to_owned();
+            let means = "the last changes are missing: use another backup";
+            self.report.find(Finding { file: "journal".to_owned(), offset: 0, what, means });
         }
     }
 

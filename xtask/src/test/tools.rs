@@ -24,7 +24,7 @@ const COLLECTOR: &str = "rotel==0.0.1a15";
 /// The variable with its program.
 const COLLECTOR_VARIABLE: &str = "DULY_TEST_COLLECTOR";
 
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 10] = [
     Tool { name: "bash", package: "bash" },
     Tool { name: "curl", package: "curl" },
     Tool { name: "python3", package: "python3" },
@@ -34,6 +34,7 @@ const TOOLS: [Tool; 9] = [
     Tool { name: "ruby", package: "ruby" },
     Tool { name: "javac", package: "default-jdk-headless" },
     Tool { name: "redis-server", package: "redis-server" },
+    Tool { name: "rsync", package: "rsync" },
 ];
 
 /// Programs for the torture run of several nodes. Without one of them it skips itself, or a fault, by

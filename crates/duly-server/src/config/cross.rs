@@ -178,8 +178,20 @@ fn check_bounds(config: &Config, conflicts: &mut Conflicts<'_>) {
     }
 }
 
-/// Backups are outside of the data directory.
+/// Backups are outside of the data directory, and scheduled ones have a directory.
 fn check_directories(config: &Config, conflicts: &mut Conflicts<'_>) {
+    if config.store.backup_every.is_some() {
+        let (every, keep, most) =
+            (key!(store.backup_every), key!(store.backup_keep), key!(store.backups_max));
+        if config.store.backup_dir.is_none() && config.store.url.is_none() {
+            conflicts.note_alone([every, key!(store.backup_dir)], ["set", "left out"]);
+        }
+        let (kept, max) = (config.store.backup_keep.get(), config.store.backups_max.get());
+        if kept >= max {
+            let allowed = format!("less than {most}, which is {max}: the next one is made first");
+            conflicts.note([keep, most], kept.to_string(), allowed);
+        }
+    }
     let (key, other) = (key!(store.backup_dir), key!(store.data));
     if let (Some(backups), Ok(data)) = (&config.store.backup_dir, absolute(&*config.store.data)) {
         let without_dots: PathBuf = backups.components().collect();

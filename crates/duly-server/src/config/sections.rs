@@ -102,6 +102,14 @@ pub struct Store {
     /// Time from the beginning of a backup to that of the next; an earlier one is refused.
     #[schemars(extend("store" = "embedded"))]
     pub backup_interval: TimeSpan<0, DAY, MINUTE>,
+    /// Time between two backups that the server makes by itself, below `store.backup_dir` with the
+    /// name `scheduled-` and the time. The first is made at the start, if the newest is older.
+    #[schemars(extend("store" = "embedded", "absent" = "off"))]
+    pub backup_every: Option<TimeSpan<{ 10 * MINUTE }, { 365 * DAY }>>,
+    /// Backups of `store.backup_every` that are kept; after a further one was made, the oldest is
+    /// removed. Backups with other names are never removed.
+    #[schemars(extend("store" = "embedded", "unit" = "backups"))]
+    pub backup_keep: Integer<1, 10_000, 7>,
     /// Bytes of a journal segment, a multiple of 4 KiB.
     #[schemars(extend("store" = "embedded"))]
     pub segment_bytes: Bytes<SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, { 64 * MIB }>,

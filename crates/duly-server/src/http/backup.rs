@@ -97,6 +97,16 @@ impl Backups {
         make(path).map_err(refusal)
     }
 
+    /// Makes a backup of the server's own, at any time.
+    ///
+    /// # Errors
+    /// A sentence, for the log.
+    pub(crate) fn make_scheduled(&self, path: &Path) -> Result<(), String> {
+        let make = self.check(path).map_err(|problem| problem.into_body().detail)?;
+        *self.began.lock() = None;
+        self.make(&*make, path).map(drop).map_err(|problem| problem.into_body().detail)
+    }
+
     /// Admits a backup below `dir` that would begin now. Blocks its thread for the directory.
     fn admit(&self, dir: &Path, now: Instant) -> Result<(), Problem> {
         let BackupLimits { count_max, interval } = self.limits;

@@ -8,7 +8,7 @@ use duly_sink::http::{
 };
 
 use duly_core::{
-    Settings,
+    Millis, Settings,
     access::{TenantLimit, TenantLimits},
 };
 use duly_store::Store;
@@ -27,6 +27,7 @@ use crate::{
     },
     http::{BackupLimits, Guard, Limits},
     listen::Address,
+    scheduled_backups::Schedule,
     serve::Tls,
     telemetry::traces::TraceExport,
 };
@@ -77,6 +78,16 @@ fn tenant_limits_max(config: &Config) -> TenantLimits {
         .with(TenantLimit::MaxConnections, of(config.server.connections_max.as_usize()))
         .with(TenantLimit::MaxWaitingCalls, of(config.delivery.pull_waiters_max.as_usize()))
         .with(TenantLimit::MaxRequestBytes, of(request_memory))
+}
+
+/// Returns the schedule of backups of an embedded store, if there is one.
+pub(super) fn backup_schedule(config: &Config) -> Option<Schedule> {
+    let store = &config.store;
+    let (Some(every), Some(dir), None) = (store.backup_every, &store.backup_dir, &store.url) else {
+        return None;
+    };
+    let every = Millis::from_ms(every.get());
+    Some(Schedule { dir: dir.to_path_buf(), every, keep: store.backup_keep.as_usize() })
 }
 
 /// Returns the bounds of backups.

@@ -6,9 +6,8 @@ use crate::{
     check::{self, Progress, Report},
     disk::{self, Disk, Operation, RealDisk},
     engine::background_work::Pace,
-    format,
     manifest::{self, Manifest},
-    open::{OpenError, Tail},
+    open::OpenError,
 };
 
 use super::{BackupError, BackupProgress, BackupReport, DIRS, Target, copy::Copying, publish};
@@ -51,11 +50,9 @@ pub fn restore(
         copying.copy_keys()?;
         let (files, bytes, copied_bytes) = copying.end();
         let copy = Arc::new(RealDisk::open_existing(to)?);
-        let report = check::check_copy(copy, manifest, progress)?;
-        // A build that writes closing frames ends every backup with one.
-        let has_end = manifest.features & format::CLOSING_FRAMES != 0
-            && source.list("")?.iter().any(|name| name == manifest::RESTORED);
-        if let Some(what) = damage(&report, has_end) {
+        let is_backup = source.list("")?.iter().any(|name| name == manifest::RESTORED);
+        let report = check::check_copy(copy, manifest, is_backup, progress)?;
+        if let Some(what) = damage(&report) {
             return Err(BackupError::Damaged { path: from.to_owned(), what });
         }
         manifest.begin_epoch();
@@ -84,13 +81,10 @@ fn check_dirs(from: &Path) -> Result<(), BackupError> {
 }
 
 /// Returns the first fault of a copy, and the number of the others.
-fn damage(report: &Report, has_end: bool) -> Option<String> {
-    if let Some(first) = report.findings.first() {
-        let others = report.findings.len() as u64 - 1 + report.findings_left_out;
-        let more = if others == 0 { String::new() } else { format!(" (and {others} more)") };
-        let (file, offset, what) = (&first.file, first.offset, &first.what);
-        return Some(format!("{file} at byte {offset}: {what}{more}"));
-    }
-    (has_end && report.tail != Tail::Closed)
-        .then(|| "its journal lacks the closing frame that a backup ends with".to_owned())
+fn damage(report: &Report) -> Option<String> {
+    let first = report.findings.first()?;
+    let others = report.findings.len() as u64 - 1 + report.findings_left_out;
+    let more = if others == 0 { String::new() } else { format!(" (and {others} more)") };
+    let (file, offset, what) = (&first.file, first.offset, &first.what);
+    Some(format!("{file} at byte {offset}: {what}{more}"))
 }

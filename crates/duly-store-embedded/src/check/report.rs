@@ -17,6 +17,8 @@ pub struct Report {
     /// The directory.
     #[serde(rename = "data")]
     pub location: String,
+    /// `true`: the directory is a backup, or restored from one and not started yet.
+    pub is_backup: bool,
     /// Format of the directory; 0 if the manifest cannot be read.
     pub format: u32,
     /// Epoch of the latest start.

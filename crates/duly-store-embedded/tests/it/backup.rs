@@ -4,6 +4,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -285,6 +286,24 @@ fn p1_the_last_frame_of_a_backup_is_protected() {
     fs::write(&last, &damaged).expect("written");
     let report = check(&target, &mut |_| {}).expect("it can be checked");
     assert!(!report.is_clean(), "{report}");
+}
+
+/// A backup that was cut behind its checkpoint looks like a store after a crash.
+#[test]
+fn p1_a_backup_that_is_cut_is_refused() {
+    let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
+    let (data, cut) = (dir.path().join("data"), dir.path().join("cut"));
+    let store = opened(&data, &clock, 1);
+    fill(&store, &mut Tokens::new());
+    let copied = Command::new("cp").arg("-r").args([&data, &cut]).status().expect("cp starts");
+    assert!(copied.success());
+    let report = check(&cut, &mut |_| {}).expect("it can be checked");
+    assert!(report.is_clean() && report.tail != Tail::Closed, "{report}");
+    fs::write(cut.join("RESTORED"), "").expect("written");
+    let report = check(&cut, &mut |_| {}).expect("it can be checked");
+    assert!(report.to_string().contains("lacks the closing frame"), "{report}");
+    let refused = restore(&cut, &dir.path().join("new"), &mut |_| {}).expect_err("refused");
+    assert!(refused.to_string().contains("lacks the closing frame"), "{refused}");
 }
 
 #[test]

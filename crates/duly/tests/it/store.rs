@@ -1,8 +1,19 @@
 //! `duly store`.
 
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
 use rustix::process::Signal;
 
-use crate::harness::{Process, Ran, Server, duly, run, text};
+use crate::{
+    harness::{DEADLINE, Process, Ran, Server, duly, run, text},
+    tools::are_there,
+};
 
 #[test]
 fn a_directory_is_checked_when_no_server_has_it_open() {
@@ -190,4 +201,85 @@ fn damage_is_shown_and_ends_with_exit_code_1() {
     let problem: serde_json::Value = serde_json::from_str(&ran.stderr).expect("JSON");
     assert_eq!((&report["is_clean"], &problem["code"]), (&false.into(), &"damaged".into()));
     assert_eq!(report["findings"][0]["offset_bytes"], 0);
+}
+
+/// Returns the shell script of a section of the page about backups.
+fn script(heading: &str) -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/backup.md");
+    let page = fs::read_to_string(page).expect("the page is committed");
+    let section =
+        page.split(&format!("\n## {heading}\n")).nth(1).expect("the page has the section");
+    let script = section.split("```sh\n").nth(1).expect("the section has a script");
+    script.split("```").next().expect("the script ends").to_owned()
+}
+
+/// Runs a script of the page, with the paths of the test in place of those of the page.
+fn run_script(script: &str, replaced: &[(&str, &str)]) -> Ran {
+    let script = replaced.iter().fold(script.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from} in {text}");
+        text.replace(from, to)
+    });
+    let binaries = Path::new(env!("CARGO_BIN_EXE_duly")).parent().expect("a folder");
+    let path = format!("{}:{}", text(binaries), std::env::var("PATH").expect("a path"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("PATH", path).env_remove("DULY_SERVER");
+    shell.output().expect("sh starts").into()
+}
+
+#[test]
+fn the_restore_drill_of_the_page_works() {
+    if !are_there("the restore drill", &["rsync", "curl"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    let mut command = duly();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&path("data"))]);
+    command.env("DULY_STORE__BACKUP_DIR", path("backups"));
+    command.env("DULY_STORE__BACKUP_EVERY", "10m");
+    command.env("DULY_STORE__BACKUP_INTERVAL", "0");
+    let mut process = Process::of(command);
+    let (server, _) = process.address();
+    at(&server, &["schedule", "orders", "one", "--in", "1h"]).ok();
+    at(&server, &["schedule", "orders", "two", "--in", "0s"]).ok();
+    let backups = path("backups");
+    let made = || fs::read_dir(&backups).into_iter().flatten().flatten().map(|it| it.path());
+    let began = Instant::now();
+    while !made().any(|backup| backup.join("MANIFEST").exists()) {
+        assert!(began.elapsed() < DEADLINE, "the first backup is made at the start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It may be older than the timers. A later one has them, under a name that sorts behind it.
+    at(&server, &["store", "backup", text(&backups.join("z-with-timers"))]).ok();
+    drop(process);
+
+    let copies = path("srv");
+    fs::create_dir_all(&copies).expect("made");
+    run_script(
+        &script("Copy a backup to another machine"),
+        &[
+            ("/var/lib/duly/backups", text(&backups)),
+            ("backup.example.com:/srv/duly", text(&copies)),
+        ],
+    )
+    .ok();
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("free").port();
+    let drill = script("Restore drill");
+    let replaced = [("/srv/duly", text(&copies)), ("3999", &port.to_string())];
+    let shown = run_script(&drill, &replaced).ok();
+    for part in ["verdict         clean", "2 pending", "orders", "paused"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+
+    // A backup whose last bytes are missing fails the drill, and says so.
+    let journal = copies.join("z-with-timers/journal");
+    let segment = fs::read_dir(&journal).expect("read").next().expect("a segment").expect("read");
+    let bytes = fs::read(segment.path()).expect("read");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("data");
+    fs::write(segment.path(), [&bytes[..end - 200], &vec![0; bytes.len() - end + 200]].concat())
+        .expect("written");
+    let failed = run_script(&drill, &replaced);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.stdout.contains("verdict         DAMAGED"), "{failed:?}");
 }

@@ -33,8 +33,10 @@ fn names_in(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let rest = &text[at..];
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        // The bare prefix, as in a pattern, is no metric name; nor is a crate name, as in the log.
-        let is_metric = !is_inside && name != "duly_" && !rest.starts_with("::");
+        // The bare prefix, as in a pattern, is no metric name; nor is a crate name, as in the log, or the file of
+        // a package.
+        let begins = name["duly_".len()..].starts_with(|c: char| c.is_ascii_lowercase());
+        let is_metric = !is_inside && begins && !rest.starts_with("::");
         is_metric.then_some((name, rest))
     })
 }

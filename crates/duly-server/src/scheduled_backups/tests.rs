@@ -1,0 +1,92 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use duly_store::conformance::ManualClock;
+use duly_store_embedded::backup::{BackupError, BackupReport};
+
+use super::*;
+use crate::http::BackupLimits;
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn at(seconds: &str) -> String {
+    format!("{PREFIX}2026-11-26T{seconds}Z")
+}
+
+fn backup(dir: &Path, name: &str) {
+    fs::create_dir_all(dir.join(name).join("journal")).unwrap();
+    fs::write(dir.join(name).join(MANIFEST), "").unwrap();
+}
+
+#[test]
+fn the_name_of_a_backup_has_its_time() {
+    let time = Timestamp::parse("2026-11-26T03:00:01.250Z").unwrap();
+    assert_eq!(name_of(time), at("03-00-01"));
+    assert_eq!(time_of(&at("03-00-01")), Timestamp::parse("2026-11-26T03:00:01Z").ok());
+    for other in ["2026-11-26", "scheduled-", "scheduled-x", "scheduled-2026-11-26T99-00-00Z"] {
+        assert_eq!(time_of(other), None, "{other}");
+    }
+}
+
+#[test]
+fn the_newest_backups_and_those_of_operators_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&*at("01-00-00"), &at("02-00-00"), &at("03-00-00"), "before-the-upgrade"] {
+        backup(dir.path(), name);
+    }
+    // A process that was killed has left this one.
+    fs::create_dir_all(dir.path().join(at("02-30-00")).join("journal")).unwrap();
+    fs::write(dir.path().join(at("00-00-00")), "a file").unwrap();
+    assert_eq!(remove_old(dir.path(), 2).unwrap(), 1);
+    let kept = ["before-the-upgrade", &at("00-00-00"), &at("02-00-00"), &at("03-00-00")];
+    assert_eq!(names(dir.path()), kept);
+    assert_eq!(remove_old(&dir.path().join("missing"), 2).unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn backups_are_made_at_the_interval_and_after_failures() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::default();
+    let (made, failures) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (count, fails) = (Arc::clone(&made), Arc::clone(&failures));
+    let make = move |path: &Path| {
+        if fails.load(Ordering::Relaxed) > 0 {
+            fails.fetch_sub(1, Ordering::Relaxed);
+            return Err(BackupError::Closed);
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        backup(path.parent().unwrap(), path.file_name().unwrap().to_str().unwrap());
+        let path = path.to_owned();
+        Ok(BackupReport { path, files: 1, bytes: 0, copied_bytes: 0, lsn: None })
+    };
+    let limits = BackupLimits { count_max: 30, interval: Duration::from_secs(60) };
+    let backups = Backups::new(Some(dir.path().to_owned()), limits, Some(Arc::new(make)));
+    let schedule =
+        Schedule { dir: dir.path().to_owned(), every: Millis::from_secs(3_600), keep: 2 };
+    let pass = async |time: u64| {
+        clock.advance(Millis::from_secs(time));
+        // The clock of the runtime moves when all tasks wait; blocking tasks take real time.
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        made.load(Ordering::Relaxed)
+    };
+    let start = || tokio::spawn(run(schedule.clone(), backups.clone(), Arc::new(clock.clone())));
+    let task = start();
+    assert_eq!(pass(1).await, 1, "the first one is due at once");
+    assert_eq!(pass(3_000).await, 1);
+    assert_eq!(pass(700).await, 2);
+    failures.store(1, Ordering::Relaxed);
+    assert_eq!(pass(3_700).await, 3, "it is tried again");
+    task.abort();
+    // After a restart the next one is due an interval after the newest.
+    start();
+    assert_eq!(pass(60).await, 3);
+    assert_eq!(pass(3_700).await, 4);
+    assert_eq!(names(dir.path()).len(), 2);
+}
