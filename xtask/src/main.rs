@@ -25,6 +25,7 @@ mod steps;
 mod test;
 mod tidy;
 mod torture;
+mod upgrade;
 mod venv;
 
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ enum Command {
     Package,
     /// Build every file of a release into dist/.
     Release(release::Options),
+    /// Test upgrades and mixed versions with the binaries of an older build (nightly).
+    Upgrade(upgrade::Options),
     /// Run all steps of CI, in CI's order.
     Ci,
     /// Check the dependency policy: bans, licences, sources, advisories.
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         // The steps and their order are in this script, which needs nothing built beforehand.
         Command::Ci => process::run(process::program("bash").arg(".ci/run")),
         Command::Release(options) => release::run(&options),
+        Command::Upgrade(options) => upgrade::run(&options),
         Command::Package => package::check::run(),
         Command::Deps(options) => deps::run(&options),
         Command::Tidy(options) => tidy::run(&options),

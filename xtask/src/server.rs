@@ -1,13 +1,13 @@
 //! A `duly` server that requires keys, on a fresh directory below `target/`, and plain HTTP calls to it.
 //!
-//! Used by [`crate::fuzz_http`], [`crate::http_docs`] and [`crate::clients`]. The server is killed when
-//! dropped.
+//! Used by [`crate::fuzz_http`], [`crate::http_docs`] and [`crate::clients`], and with other directories by
+//! [`crate::upgrade`]. The server is killed when dropped.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,7 @@ pub(crate) struct Server {
     child: Child,
     /// Its address: `http://127.0.0.1:PORT`.
     pub(crate) address: String,
-    /// The key of its administrator.
+    /// The key of its administrator; empty if it requires none.
     pub(crate) key: String,
 }
 
@@ -48,14 +48,18 @@ impl Server {
             .env("DULY_STORE__MIN_FREE_BYTES", "0")
             .env("DULY_STORE__MIN_FREE_PERCENT", "0")
             .env("DULY_STORE__SEGMENT_BYTES", "16MiB")
-            .env("DULY_LOG__LEVEL", "error")
-            .stdout(Stdio::piped());
+            .env("DULY_LOG__LEVEL", "error");
         if let Some(backups) = backups {
             fs::create_dir_all(backups)
                 .with_context(|| format!("cannot make {}", backups.display()))?;
             command.env("DULY_STORE__BACKUP_DIR", backups);
         }
-        let mut child = command.spawn().context("cannot start duly")?;
+        Self::spawn(&mut command, key)
+    }
+
+    /// Starts a server with this command, and waits until it listens.
+    pub(crate) fn spawn(command: &mut Command, key: String) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start duly")?;
         let output = child.stdout.take().context("the child has no standard output")?;
         let mut server = Self { child, address: String::new(), key };
         for line in BufReader::new(output).lines() {
@@ -77,6 +81,15 @@ impl Server {
         }
     }
 
+    /// Stops the server with SIGTERM and waits for its end. Returns an error if it fails.
+    pub(crate) fn terminate(mut self) -> Result<()> {
+        let pid = self.child.id().to_string();
+        process::output(process::program("kill").args(["-TERM", &pid]))?;
+        let status = self.child.wait()?;
+        anyhow::ensure!(status.success(), "duly ended with {status}");
+        Ok(())
+    }
+
     /// Sends a request and returns the response.
     pub(crate) fn call(&self, request: &Request<'_>) -> Result<Response> {
         let host = self.address.trim_start_matches("http://");
@@ -85,11 +98,14 @@ impl Server {
         let Request { method, path, body } = request;
         let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
         let length = body.len();
+        let key = match self.key.as_str() {
+            "" => String::new(),
+            key => format!("authorization: Bearer {key}\r\n"),
+        };
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{kind}\
-             authorization: Bearer {}\r\ncontent-length: {length}\r\n\r\n{body}",
-            self.key
+             {key}content-length: {length}\r\n\r\n{body}",
         )?;
         let mut text = String::new();
         stream.read_to_string(&mut text).context("cannot read the response")?;

@@ -12,6 +12,7 @@ mod emptied;
 mod ending;
 mod failover;
 mod far;
+mod golden;
 mod harness;
 mod idle;
 mod in_order;

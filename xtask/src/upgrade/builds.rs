@@ -1,0 +1,60 @@
+//! The binaries of other versions.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::folder;
+use crate::package::Release;
+use crate::process;
+
+/// A binary of a version.
+#[derive(Debug, Clone)]
+pub(super) struct Build {
+    pub(super) name: String,
+    pub(super) duly: PathBuf,
+}
+
+impl Build {
+    /// Builds a tag or commit in a worktree of its own. A later run finds it built.
+    pub(super) fn of(revision: &str) -> Result<Self> {
+        let worktree = process::root().join(folder(revision));
+        if !worktree.exists() {
+            let path = worktree.display().to_string();
+            process::git(&["worktree", "prune"])?;
+            process::git(&["worktree", "add", "--detach", &path, revision])
+                .with_context(|| format!("this clone has no {revision}: fetch its history"))?;
+        }
+        let target = worktree.join("target");
+        let mut build = process::cargo(["build", "--release", "--locked", "--package", "duly"]);
+        build.current_dir(&worktree).env("CARGO_TARGET_DIR", &target);
+        process::run_or_fail(&mut build)?;
+        Ok(Self { name: revision.to_owned(), duly: target.join("release/duly") })
+    }
+}
+
+/// Returns the newest release tag of another version than this one.
+pub(super) fn previous_release() -> Result<Option<String>> {
+    let this = format!("v{}", Release::read()?.version);
+    let tags = process::git(&["tag", "--list", "v*", "--sort=-version:refname"])?;
+    Ok(tags.lines().find(|tag| **tag != this).map(str::to_owned))
+}
+
+/// Returns a program that starts one binary and then the other, in turns.
+pub(super) fn alternating(one: &Path, two: &Path) -> Result<PathBuf> {
+    let program = process::root().join(folder("alternating"));
+    fs::create_dir_all(program.parent().context("it has a folder")?)?;
+    let script = format!(
+        "#!/bin/sh\n\
+         count=$(($(cat \"$0.count\" 2>/dev/null || echo 0) + 1))\n\
+         echo $count >\"$0.count\"\n\
+         if [ $((count % 2)) = 0 ]; then exec '{}' \"$@\"; else exec '{}' \"$@\"; fi\n",
+        one.display(),
+        two.display()
+    );
+    fs::write(&program, script)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(program)
+}
