@@ -61,7 +61,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     }
     let older = match options.from.clone().or(builds::previous_release()?) {
         Some(tag) => steps.run("build the older release", || Build::of(&tag))?,
-        None => Build { name: "this build, as no older release exists".to_owned(), ..new.clone() },
+        None => {
+            println!("there is no older release: this build takes its place");
+            Build { name: "the older release".to_owned(), ..new.clone() }
+        }
     };
     for place in places()? {
         let name = format!("{} of {}", place.name(), older.name);
