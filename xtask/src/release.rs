@@ -96,8 +96,10 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
     let zig = venv::install(&process::root().join("target/package/zig"), &ZIGBUILD)?;
     steps.run("install the tools of the packages", package::install_tools)?;
     let mut root = None;
-    for (cpu, objcopy) in CPUS.iter().filter(|(cpu, _)| !options.this_cpu || is_own(*cpu)) {
-        let missing = debian::install_missing(&[objcopy], |name| {
+    // The first binary runs here, and prints the manual pages of all.
+    let (own, others): (Vec<_>, Vec<_>) = CPUS.into_iter().partition(|(cpu, _)| is_own(*cpu));
+    for (cpu, objcopy) in own.into_iter().chain(others.into_iter().filter(|_| !options.this_cpu)) {
+        let missing = debian::install_missing(&[&objcopy], |name| {
             process::output(process::program(name).arg("--version")).is_ok()
         });
         if !missing.is_empty() {
@@ -105,24 +107,23 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
         }
         for libc in [Libc::Glibc, Libc::Musl] {
             let name = format!("build {} with {libc:?}", cpu.name());
-            let built = steps.run(&name, || compile(*cpu, libc, &zig, &target))?;
-            let binary = split(*cpu, libc, objcopy.name, &built, release, dist)?;
+            let built = steps.run(&name, || compile(cpu, libc, &zig, &target))?;
+            let binary = split(cpu, libc, objcopy.name, &built, release, dist)?;
             let root = match &root {
                 Some(root) => root,
-                // The first binary is of this machine, and prints the manual pages of all.
                 None => root.insert(package::stage(&binary, release)?),
             };
             steps.run(&format!("package {}", cpu.name()), || match libc {
                 Libc::Glibc => {
                     check_glibc(&binary)?;
                     for format in [Format::Deb, Format::Rpm] {
-                        package::linux_package(format, *cpu, &binary, root, release, dist)?;
+                        package::linux_package(format, cpu, &binary, root, release, dist)?;
                     }
                     Ok(())
                 }
                 Libc::Musl => {
-                    archive(*cpu, &binary, root, release, dist)?;
-                    package::image(*cpu, &binary, release, dist).map(drop)
+                    archive(cpu, &binary, root, release, dist)?;
+                    package::image(cpu, &binary, release, dist).map(drop)
                 }
             })?;
         }

@@ -13,6 +13,7 @@
 mod builds;
 mod places;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -144,7 +145,13 @@ fn upgrade(old: &Build, new: &Build, place: &dyn Place, expected: Older) -> Resu
             server.terminate()
         }
         Err(refused) => {
-            println!("{} refuses it: {refused:#}", old.name);
+            println!("{} refuses it", old.name);
+            let reason = fs::read_to_string(log())?;
+            ensure!(
+                reason.contains("format"),
+                "{} does not start, and not for the format: {refused:#}: {reason}",
+                old.name
+            );
             ensure!(place.digest()? == digest, "{} has changed what it refused", old.name);
             let server = serve(new, place)?;
             ensure!(places::timers(&server)? == now, "the timers differ after the refusal");
@@ -159,6 +166,7 @@ fn serve(build: &Build, place: &dyn Place) -> Result<Server> {
     let mut command = build.command();
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(place.arguments());
     command.env("DULY_STORE__MIN_FREE_BYTES", "0").env("DULY_STORE__MIN_FREE_PERCENT", "0");
+    command.stderr(fs::File::create(log())?);
     let server = Server::spawn(&mut command, String::new())?;
     places::until_ready(&server)?;
     Ok(server)
@@ -200,6 +208,11 @@ impl Build {
         }
         command
     }
+}
+
+/// Returns the log of the server that was started last.
+fn log() -> PathBuf {
+    process::root().join(folder("serve.log"))
 }
 
 /// Returns a folder of this command.

@@ -16,7 +16,8 @@ const COMPLETE: &str = "complete";
 
 /// Returns the environment at `folder` with these packages (`name==version`). Creates it if it is missing.
 pub(crate) fn install(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
-    if folder.join(COMPLETE).exists() {
+    let wanted = packages.join("\n");
+    if fs::read_to_string(folder.join(COMPLETE)).is_ok_and(|present| present == wanted) {
         return Ok(folder.to_owned());
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -37,7 +38,6 @@ pub(crate) fn install(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
             error.context(format!("cannot install {}: check the network", packages.join(" ")))
         );
     }
-    fs::write(folder.join(COMPLETE), packages.join("\n"))
-        .context("cannot note that pip is done")?;
+    fs::write(folder.join(COMPLETE), wanted).context("cannot note that pip is done")?;
     Ok(folder.to_owned())
 }

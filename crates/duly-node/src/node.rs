@@ -28,7 +28,7 @@ use crate::{
     recorder::{DeliveryMode, Recorder},
     settler::{self, attempt_outcome},
     state::{Notifier, Shared},
-    traces::Traces,
+    traces::{TimerSpan, Traces},
     waker::{self, Waker},
     watchdog::{self, Watch},
 };
@@ -159,10 +159,12 @@ impl Handle {
         trace_parent: Option<&str>,
     ) -> Result<Vec<Result<SettleOutcome>>> {
         let traces = &self.0.options.traces;
-        let spans: Vec<_> = settlements
-            .iter()
-            .map(|it| traces.settle_lease(&it.token, &it.verdict, trace_parent))
-            .collect();
+        let spans: Vec<_> =
+            settlements.iter().map(|it| traces.settle_lease(&it.token, &it.verdict)).collect();
+        let elsewhere = match self.0.nodes.is_shared() && spans.iter().all(TimerSpan::is_none) {
+            true => traces.settle_elsewhere(trace_parent),
+            false => TimerSpan::default(),
+        };
         let attempts: Vec<_> = settlements
             .iter()
             .map(|it| Some((it.namespace.clone()?, attempt_outcome(&it.verdict)?)))
@@ -175,6 +177,7 @@ impl Handle {
                 self.0.recorder.attempt(DeliveryMode::Pull, namespace, *ended);
             }
         }
+        elsewhere.end("done", None);
         for (span, outcome) in spans.into_iter().zip(&outcomes) {
             match outcome {
                 Ok(outcome) => span.end(outcome.as_str(), None),

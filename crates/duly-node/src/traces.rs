@@ -118,23 +118,25 @@ impl Traces {
         }
     }
 
-    /// Begins the *settle* span of a lease of a consumer: a child of its *deliver* span if this node has leased
-    /// it, otherwise of the consumer's call.
-    pub(crate) fn settle_lease(
-        &self,
-        token: &Token,
-        verdict: &SettleVerdict,
-        caller: Option<&str>,
-    ) -> TimerSpan {
+    /// Begins the *settle* span of a lease of a consumer: a child of its *deliver* span, if this node has leased
+    /// it.
+    pub(crate) fn settle_lease(&self, token: &Token, verdict: &SettleVerdict) -> TimerSpan {
         let Some(enabled) = &self.0 else { return TimerSpan::default() };
         if matches!(verdict, SettleVerdict::Extend { .. }) {
             return TimerSpan::default();
         }
-        let leased = enabled.leases.lock().pop(token);
-        let parent = leased.or_else(|| caller.and_then(parse).filter(SpanContext::is_sampled));
-        parent.map_or_else(TimerSpan::default, |parent| {
-            enabled.settle(SpanKind::Server, verdict, parent)
+        let leased = enabled.leases.lock().get(token).cloned();
+        leased.map_or_else(TimerSpan::default, |parent| {
+            enabled.settle(SpanKind::Server, outcome(verdict), parent)
         })
+    }
+
+    /// Begins the one *settle* span of a call whose leases another node may have made: a child of the caller's
+    /// span.
+    pub(crate) fn settle_elsewhere(&self, caller: Option<&str>) -> TimerSpan {
+        let caller = caller.and_then(parse).filter(SpanContext::is_sampled);
+        let (Some(enabled), Some(caller)) = (&self.0, caller) else { return TimerSpan::default() };
+        enabled.settle(SpanKind::Server, "unknown", caller)
     }
 
     /// Ends the *deliver* span of a push attempt by its verdict, and begins the *settle* span.
@@ -147,17 +149,17 @@ impl Traces {
             _ => None,
         };
         deliver.end(outcome(verdict), reason.map(String::as_str));
-        enabled.settle(SpanKind::Internal, verdict, context)
+        enabled.settle(SpanKind::Internal, outcome(verdict), context)
     }
 }
 
 impl Enabled {
-    fn settle(&self, kind: SpanKind, verdict: &SettleVerdict, parent: SpanContext) -> TimerSpan {
+    fn settle(&self, kind: SpanKind, verdict: &'static str, parent: SpanContext) -> TimerSpan {
         let attributes = vec![
             KeyValue::new("messaging.system", "duly"),
             KeyValue::new("messaging.operation.name", "settle"),
             KeyValue::new("messaging.operation.type", "settle"),
-            KeyValue::new("duly.verdict", outcome(verdict)),
+            KeyValue::new("duly.verdict", verdict),
         ];
         self.start("settle", kind, attributes, &remote(parent))
     }
@@ -177,7 +179,8 @@ impl Enabled {
     }
 }
 
-/// A span of a timer, or nothing if the timer is not sampled. It ends when it is dropped.
+/// A span of a timer, or nothing if the timer is not sampled. If it is dropped without an outcome, as when a call
+/// fails or times out, it ends as failed.
 #[derive(Default)]
 pub struct TimerSpan(Option<Box<opentelemetry::global::BoxedSpan>>);
 
@@ -188,6 +191,11 @@ impl fmt::Debug for TimerSpan {
 }
 
 impl TimerSpan {
+    /// Returns `true` if there is no span.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     fn context(&self) -> Option<SpanContext> {
         self.0.as_ref().map(|span| span.span_context().clone())
     }
@@ -199,11 +207,19 @@ impl TimerSpan {
 
     /// Ends the span with its outcome; a `failure` marks it as failed.
     pub fn end(mut self, outcome: &'static str, failure: Option<&str>) {
-        if let Some(span) = &mut self.0 {
+        if let Some(mut span) = self.0.take() {
             span.set_attribute(KeyValue::new("duly.outcome", outcome));
             if let Some(failure) = failure {
                 span.set_status(Status::error(failure.to_owned()));
             }
+        }
+    }
+}
+
+impl Drop for TimerSpan {
+    fn drop(&mut self) {
+        if let Some(mut span) = self.0.take() {
+            span.set_status(Status::error("no outcome"));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Backups at an interval (`store.backup_every`), of which the newest are kept (`store.backup_keep`).
 //!
 //! 1. The name of a backup has its time: `scheduled-2026-11-26T03-00-00Z`. So the next one is due an interval after
-//!    the newest, also after a restart.
-//! 2. After a backup was made, the oldest scheduled ones above the number to keep are removed. A backup that an
-//!    operator made, under any other name, is never removed.
-//! 3. A backup that fails is tried again after [`RETRY_AFTER`]; the older ones stay.
+//!    the newest whole one, also after a restart. A name in the future, of a clock that was wrong, does not count.
+//! 2. Before each backup and after it, the oldest scheduled ones above the number to keep are removed, and those that
+//!    a killed process has left incomplete. A backup that an operator made, under any other name, is never removed.
+//! 3. A backup that fails is tried again after [`RETRY_AFTER`]; the newest ones stay.
 
 use std::{
     fs, io,
@@ -14,6 +14,7 @@ use std::{
 };
 
 use duly_core::{Millis, Timestamp, env::Clock, metric_names as names};
+use duly_store_embedded::backup::MANIFEST;
 use metrics::{counter, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 
@@ -25,10 +26,8 @@ const PREFIX: &str = "scheduled-";
 const POLL: Duration = Duration::from_secs(30);
 /// Time after which a failed backup is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
-/// The file that a whole backup has.
-const MANIFEST: &str = "MANIFEST";
 
-/// When backups are made, and how many are kept.
+/// When backups are made, and how many are kept. No other server uses the directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     /// Directory of the backups.
@@ -41,80 +40,134 @@ pub(crate) struct Schedule {
 
 /// Makes and removes backups until it is aborted.
 pub(crate) async fn run(schedule: Schedule, backups: Backups, clock: Arc<dyn Clock>) {
+    let started = clock.now();
     loop {
         let now = clock.now();
-        let (own, dir) = (schedule.clone(), schedule.dir.clone());
-        let newest = spawn_blocking(move || list(&dir).map(|made| made.last().map(|it| it.0)));
-        let due = match newest.await {
-            Ok(Ok(newest)) => newest.map_or(now, |newest| newest.saturating_add(own.every)),
-            Ok(Err(_)) | Err(_) => now,
+        let (own, backups) = (schedule.clone(), backups.clone());
+        let step = spawn_blocking(move || step(&own, &backups, started, now));
+        let failure = match step.await {
+            Ok(Ok(Step::NotDue)) => None,
+            Ok(Ok(Step::Made { removed })) => {
+                counter!(names::BACKUPS_TOTAL, "outcome" => "made").increment(1);
+                tracing::info!(name = name_of(now), removed, "scheduled backup made");
+                None
+            }
+            Ok(Err(Failure { due, reason })) => Some((due, reason)),
+            Err(_) => Some((now, "the task that makes it panicked".to_owned())),
         };
-        let overdue = Duration::from_millis(now.saturating_since(due).ms());
-        gauge!(names::BACKUP_OVERDUE_SECONDS).set(overdue.as_secs_f64());
-        if now < due {
+        let Some((due, reason)) = failure else {
+            gauge!(names::BACKUP_OVERDUE_SECONDS).set(0.0);
             sleep(POLL).await;
             continue;
-        }
-        let backups = backups.clone();
-        let made = spawn_blocking(move || make(&own, &backups, now));
-        match made.await {
-            Ok(Ok(removed)) => {
-                counter!(names::BACKUPS_TOTAL, "outcome" => "made").increment(1);
-                gauge!(names::BACKUP_OVERDUE_SECONDS).set(0.0);
-                tracing::info!(name = name_of(now), removed, "scheduled backup made");
-            }
-            Ok(Err(reason)) => failed(&reason).await,
-            Err(_) => failed("the task that makes it panicked").await,
-        }
+        };
+        counter!(names::BACKUPS_TOTAL, "outcome" => "failed").increment(1);
+        let overdue = Duration::from_millis(clock.now().saturating_since(due).ms());
+        gauge!(names::BACKUP_OVERDUE_SECONDS).set(overdue.as_secs_f64());
+        tracing::error!(reason, "scheduled backup failed, will retry; older backups are kept");
+        sleep(RETRY_AFTER).await;
     }
 }
 
-async fn failed(reason: &str) {
-    counter!(names::BACKUPS_TOTAL, "outcome" => "failed").increment(1);
-    tracing::error!(reason, "scheduled backup failed, will retry; older backups are kept");
-    sleep(RETRY_AFTER).await;
+/// The result of one look at the clock.
+#[derive(Debug)]
+enum Step {
+    /// No backup is due.
+    NotDue,
+    /// The backup was made.
+    Made {
+        /// Older ones that were removed before.
+        removed: usize,
+    },
 }
 
-/// Makes the backup of this time, and removes those that are not kept. Returns the number of removed ones.
-fn make(schedule: &Schedule, backups: &Backups, now: Timestamp) -> Result<usize, String> {
-    let Schedule { dir, keep, .. } = schedule;
-    backups.make_scheduled(&dir.join(name_of(now)))?;
-    remove_old(dir, *keep).map_err(|error| {
-        format!("it was made, but older ones could not be removed from {}: {error}", dir.display())
-    })
+/// The reason for which a backup was not made, and the time since which it is due.
+#[derive(Debug)]
+struct Failure {
+    due: Timestamp,
+    reason: String,
 }
 
-/// Removes the oldest scheduled backups, and incomplete ones of a process that was killed.
-fn remove_old(dir: &Path, keep: usize) -> io::Result<usize> {
-    let (whole, broken): (Vec<_>, Vec<_>) =
-        list(dir)?.into_iter().map(|(_, path)| path).partition(|path| path.join(MANIFEST).exists());
-    let old = &whole[..whole.len().saturating_sub(keep)];
-    for backup in broken.iter().chain(old) {
-        // Without its manifest it is no backup, so a removal that is interrupted leaves none that is cut.
-        match fs::remove_file(backup.join(MANIFEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => fs::remove_dir_all(backup)?,
-        }
-    }
-    Ok(old.len())
-}
-
-/// Returns the scheduled backups and their times, oldest first. A missing directory has none.
-fn list(dir: &Path) -> io::Result<Vec<(Timestamp, PathBuf)>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
+/// Makes the backup that is due at `now`, if one is. Without any, the first is due at the start.
+fn step(
+    schedule: &Schedule,
+    backups: &Backups,
+    started: Timestamp,
+    now: Timestamp,
+) -> Result<Step, Failure> {
+    let Schedule { dir, every, keep } = schedule;
+    let unreadable = |error: io::Error| Failure {
+        due: started,
+        reason: format!("{} cannot be read: {error}", dir.display()),
     };
-    let mut backups = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let time = entry.file_name().to_str().and_then(time_of);
-        if let Some(time) = time.filter(|_| entry.file_type().is_ok_and(|it| it.is_dir())) {
-            backups.push((time, entry.path()));
-        }
+    let Scheduled { whole, .. } = Scheduled::list(dir).map_err(unreadable)?;
+    let newest = whole.iter().map(|(time, _)| *time).filter(|time| *time <= now).max();
+    let due = newest.map_or(started, |newest| newest.saturating_add(*every));
+    if now < due {
+        return Ok(Step::NotDue);
     }
-    backups.sort();
-    Ok(backups)
+    let failed = |reason: String| Failure { due, reason };
+    let removed = prune(dir, *keep, now);
+    removed
+        .and_then(|removed| {
+            backups.make_scheduled(&dir.join(name_of(now)))?;
+            Ok(Step::Made { removed: removed + prune(dir, *keep, now)? })
+        })
+        .map_err(failed)
+}
+
+/// Removes the oldest backups above the number to keep, and the incomplete ones. Returns the number of the first.
+/// A backup of the future, by a clock that was wrong, is the oldest.
+fn prune(dir: &Path, keep: usize, now: Timestamp) -> Result<usize, String> {
+    let unusable = |path: &Path, error| format!("{} cannot be cleared: {error}", path.display());
+    let Scheduled { mut whole, incomplete } =
+        Scheduled::list(dir).map_err(|error| unusable(dir, error))?;
+    whole.sort_by_key(|(time, _)| (*time <= now, *time));
+    whole.truncate(whole.len().saturating_sub(keep));
+    for backup in incomplete.iter().chain(whole.iter().map(|(_, path)| path)) {
+        remove(backup).map_err(|error| unusable(backup, error))?;
+    }
+    Ok(whole.len())
+}
+
+/// Removes a backup. Without its manifest it is none, so a removal that is interrupted leaves none that is cut.
+fn remove(backup: &Path) -> io::Result<()> {
+    match fs::remove_file(backup.join(MANIFEST)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::remove_dir_all(backup),
+    }
+}
+
+/// The scheduled backups of a directory.
+#[derive(Debug, Default)]
+struct Scheduled {
+    /// Whole ones, with their times.
+    whole: Vec<(Timestamp, PathBuf)>,
+    /// Those without a manifest.
+    incomplete: Vec<PathBuf>,
+}
+
+impl Scheduled {
+    /// Lists a directory. A missing one has no backups.
+    fn list(dir: &Path) -> io::Result<Self> {
+        let mut scheduled = Self::default();
+        let entries = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(scheduled),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Some(time) = entry.file_name().to_str().and_then(time_of) else { continue };
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            if entry.path().join(MANIFEST).try_exists()? {
+                scheduled.whole.push((time, entry.path()));
+            } else {
+                scheduled.incomplete.push(entry.path());
+            }
+        }
+        Ok(scheduled)
+    }
 }
 
 /// Returns the name of the backup of this time. It has no colon, which `rsync` takes for the end of a host.

@@ -39,6 +39,9 @@ mod restore;
 
 pub use restore::restore;
 
+/// Name of the file that every whole backup has, and no other directory.
+pub const MANIFEST: &str = manifest::NAME;
+
 use copy::Copying;
 
 /// Directories of a store.

@@ -36,10 +36,9 @@ const EXPOSURE_MAX: &str = "15";
 const CHART_TOOLS: [&str; 3] =
     ["helm-python-sdk==0.2.2", "kubernetes-validate==1.37.0", "PyYAML==6.0.3"];
 
-const CHECKERS: [Tool; 7] = [
+const CHECKERS: [Tool; 6] = [
     Tool { name: "lintian", package: "lintian" },
     Tool { name: "mmdebstrap", package: "mmdebstrap" },
-    Tool { name: "skopeo", package: "skopeo" },
     Tool { name: "rpm", package: "rpm" },
     Tool { name: "systemd-analyze", package: "systemd" },
     Tool { name: "openssl", package: "openssl" },
@@ -158,8 +157,8 @@ fn container(binary: &Path) -> Result<()> {
     let release = Release::read()?;
     let out = empty("container")?;
     let file = image(Cpu::X86_64, &stripped(binary)?, &release, &out)?;
-    let compressed = out.join("compressed");
-    let archive = format!("oci-archive:{}:{}", file.display(), release.version);
+    let layout = out.join("layout");
+    let archive = format!("docker-archive:{}:duly:{}", file.display(), release.version);
     let inspected =
         process::output(process::program("skopeo").args(["inspect", "--config", &archive]))?;
     let config: serde_json::Value = serde_json::from_str(&inspected)?;
@@ -168,10 +167,10 @@ fn container(binary: &Path) -> Result<()> {
     let bytes = fs::metadata(&file)?.len();
     println!("the image has {:.1} MiB", bytes as f64 / 1024.0 / 1024.0);
     ensure!(bytes <= IMAGE_BYTES_MAX, "the image has {bytes} bytes, more than {IMAGE_BYTES_MAX}");
-    let layout = format!("oci:{}:duly", compressed.display());
-    process::output(process::program("skopeo").args(["copy", "--quiet", &archive, &layout]))?;
+    let source = format!("{}:duly", layout.display());
+    let to = format!("oci:{source}");
+    process::output(process::program("skopeo").args(["copy", "--quiet", &archive, &to]))?;
     let bundle = out.join("bundle");
-    let source = format!("{}:duly", compressed.display());
     process::output(process::program("umoci").args(["unpack", "--image", &source]).arg(&bundle))?;
     chroot::run(IMAGE, &bundle.join("rootfs"), &[("CONTAINER_USER", user)])
 }

@@ -26,7 +26,7 @@ test -L "$ROOT/etc/systemd/system/multi-user.target.wants/duly.service"
 test -s "$ROOT/usr/share/man/man1/duly-schedule.1.gz"
 test -s "$ROOT/usr/share/bash-completion/completions/duly"
 # systemd looks for programs at the paths of this machine.
-sed "s#=duly #=$ROOT/usr/bin/duly #" "$ROOT/usr/lib/systemd/system/duly.service" >"$ROOT/../duly.service"
+sed "s#=/usr/bin/duly #=$ROOT/usr/bin/duly #" "$ROOT/usr/lib/systemd/system/duly.service" >"$ROOT/../duly.service"
 systemd-analyze verify --man=no "$ROOT/../duly.service"
 
 step fire a timer
@@ -41,7 +41,12 @@ kill "$SERVER" && wait "$SERVER"
 step upgrade
 echo '[log]
 level = "warn"' >>"$ROOT/etc/duly/duly.toml"
+# What an administrator has made of the folders stays.
+mv "$ROOT/var/lib/duly/backups" "$ROOT/srv/backups"
+ln -s /srv/backups "$ROOT/var/lib/duly/backups"
+chmod 750 "$ROOT/srv/backups"
 in_root dpkg --install /second.deb
+test "$(in_root stat -c '%U %a' /srv/backups)" = "duly 750"
 grep -q 'level = "warn"' "$ROOT/etc/duly/duly.toml"
 serve
 in_root duly get hello kept | grep -q scheduled
@@ -55,6 +60,7 @@ test -e "$ROOT/etc/duly/duly.toml"
 
 step install again, with the data of before
 in_root dpkg --install /second.deb
+test -L "$ROOT/etc/systemd/system/multi-user.target.wants/duly.service"
 serve
 in_root duly get hello kept | grep -q scheduled
 kill "$SERVER" && wait "$SERVER"

@@ -1,4 +1,5 @@
-//! The container image: the static binary, the certificates of public authorities, and nothing else.
+//! The container image: the static binary, the certificates of public authorities, and nothing else. The archive is
+//! the one that every version of Docker and Podman loads, under the name `duly:VERSION`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cpu, Release, archive, empty};
+use super::{Cpu, Release, empty};
 use crate::process;
 
 /// The user of the image; its name is in the image's `/etc/passwd`.
@@ -14,7 +15,7 @@ pub(super) const USER: u32 = 10_001;
 /// Certificates of public authorities on the machine that builds the image (Debian: `ca-certificates`).
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 
-/// Makes an archive with the image in the layout of the Open Container Initiative. Returns its path.
+/// Makes an archive with the image. Returns its path.
 pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> Result<PathBuf> {
     let root = empty("image-root")?;
     let write = |path: &str, text: &str| -> Result<()> {
@@ -86,6 +87,9 @@ pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> R
     umoci(&config)?;
     umoci(&["gc", "--layout", &layout.display().to_string()])?;
     let file = out.join(format!("duly-{}-image-{}.tar", release.version, cpu.debian()));
-    archive(&file, &layout, ".", release)?;
-    Ok(file)
+    let to = format!("docker-archive:{}:duly:{}", file.display(), release.version);
+    let from = format!("oci:{tag}");
+    process::output(process::program("skopeo").args(["copy", "--quiet", &from, &to]))?;
+    process::output(process::program("gzip").args(["-n", "-9", "--force"]).arg(&file))?;
+    Ok(file.with_added_extension("gz"))
 }

@@ -17,9 +17,10 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// Writes the list of the binary `duly`.
 pub(super) fn write(release: &Release, dist: &Path) -> Result<()> {
     let (tool, version) = TOOL;
-    if process::output(&mut process::cargo(["cyclonedx", "--version"])).is_err() {
+    let installed = process::output(&mut process::cargo(["cyclonedx", "--version"]));
+    if !installed.is_ok_and(|installed| installed.trim().ends_with(version)) {
         println!("installing {tool} {version}, which takes some minutes");
-        let install = ["install", "--locked", tool, "--version", version];
+        let install = ["install", "--locked", "--force", tool, "--version", version];
         process::run_or_fail(&mut process::cargo(install))?;
     }
     let name = format!("duly-{}.cdx", release.version);
@@ -27,6 +28,13 @@ pub(super) fn write(release: &Release, dist: &Path) -> Result<()> {
     list.args(["--manifest-path", "crates/duly/Cargo.toml", "--target", TARGET, "--no-build-deps"]);
     list.args(["--override-filename", &name]).env("SOURCE_DATE_EPOCH", &release.epoch);
     process::output(&mut list)?;
-    let file = process::root().join("crates/duly").join(format!("{name}.json"));
-    fs::rename(&file, dist.join(format!("{name}.json"))).context("cyclonedx wrote no list")
+    let file = format!("{name}.json");
+    let written = process::root().join("crates/duly").join(&file);
+    fs::rename(&written, dist.join(&file)).context("cyclonedx wrote no list")?;
+    // It writes a list for each crate of the workspace.
+    let members = process::git(&["ls-files", "--others", &format!("*/{file}"), &file])?;
+    for list in members.lines() {
+        fs::remove_file(process::root().join(list))?;
+    }
+    Ok(())
 }

@@ -48,8 +48,11 @@ pub(super) fn alternating(one: &Path, two: &Path) -> Result<PathBuf> {
     fs::create_dir_all(program.parent().context("it has a folder")?)?;
     let script = format!(
         "#!/bin/sh\n\
+         exec 9>\"$0.lock\"\n\
+         flock 9\n\
          count=$(($(cat \"$0.count\" 2>/dev/null || echo 0) + 1))\n\
          echo $count >\"$0.count\"\n\
+         exec 9>&-\n\
          if [ $((count % 2)) = 0 ]; then exec '{}' \"$@\"; else exec '{}' \"$@\"; fi\n",
         one.display(),
         two.display()

@@ -52,7 +52,8 @@ impl Place for Directory {
     }
 
     fn digest(&self) -> Result<String> {
-        let sums = "find . -type f -print0 | sort -z | xargs -0 sha256sum";
+        // LOCK has the number of the process that tried last.
+        let sums = "find . -type f ! -name LOCK -print0 | sort -z | xargs -0 sha256sum";
         process::output(process::program("sh").args(["-c", sums]).current_dir(&self.0))
     }
 }
@@ -163,12 +164,12 @@ pub(super) fn timers(server: &Server) -> Result<Vec<[String; 4]>> {
     Ok(timers)
 }
 
-/// Waits until a server is ready.
+/// Waits until a server is ready, and waits for no node of an older build any more.
 pub(super) fn until_ready(server: &Server) -> Result<()> {
     let began = Instant::now();
     loop {
         let ready = server.call(&Request { method: "GET", path: "/readyz", body: "" })?;
-        if ready.status == 200 {
+        if ready.status == 200 && !ready.body.contains("warnings") {
             return Ok(());
         }
         ensure!(began.elapsed() < READY_WITHIN, "not ready: {}", ready.body);

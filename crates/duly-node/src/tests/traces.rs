@@ -150,12 +150,27 @@ async fn settle_of_a_consumer_is_a_child_of_deliver() {
     assert_eq!(attribute(settled, "duly.verdict").as_deref(), Some("delivered"));
     assert_eq!(attribute(settled, "duly.outcome").as_deref(), Some("ok"));
 
-    // This node does not know the lease any more: the span is a child of the consumer's call.
     let again = settle(0, SettleVerdict::Ack, Some(&caller("01"))).await;
     let [settled] = &again[..] else { panic!("one span") };
-    assert_eq!(settled.parent_span_id.to_string(), SPAN);
+    assert_child(settled, &delivered[0]);
     assert_eq!(attribute(settled, "duly.outcome").as_deref(), Some("already_settled"));
-    assert_eq!(settle(0, SettleVerdict::Ack, None).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_without_an_outcome_has_failed() {
+    let traced = Traced::start(0.0).await;
+    let mut schedule = Schedule::new(TimerId::new("x").unwrap(), When::After(ms(0)));
+    schedule.spec.trace_parent = Some(caller("01"));
+    drop(traced.traces.schedule(&traced.world.namespace, &mut schedule));
+    let [scheduled] = &traced.spans()[..] else { panic!("one span") };
+    assert_eq!(scheduled.status, Status::error("no outcome"));
+    // What another node has leased is a child of the consumer's call, once for each call.
+    traced.traces.settle_elsewhere(Some(&caller("01"))).end("done", None);
+    let [settled] = &traced.spans()[..] else { panic!("one span") };
+    assert_eq!(settled.parent_span_id.to_string(), SPAN);
+    traced.traces.settle_elsewhere(Some(&caller("00"))).end("done", None);
+    traced.traces.settle_elsewhere(None).end("done", None);
+    assert_eq!(traced.spans(), []);
 }
 
 #[tokio::test(start_paused = true)]

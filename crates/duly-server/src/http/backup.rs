@@ -20,7 +20,7 @@ use duly_api::cluster::{Backup, BackupMade, Repair, Repaired as RepairedShards};
 use duly_core::{Code, Invalid, Millis, error_code::Retry, shard::ShardId};
 use duly_store::Repaired;
 use duly_store_embedded::{
-    backup::{BackupError, BackupReport},
+    backup::{BackupError, BackupReport, MANIFEST},
     disk,
 };
 use parking_lot::Mutex;
@@ -38,8 +38,6 @@ pub(super) const BACKUP: &str = "/v1/store/backup";
 /// Path of the repair, which reads and writes every namespace.
 pub(super) const REPAIR: &str = "/v1/store/repair";
 
-/// The file that each backup has.
-const MANIFEST: &str = "MANIFEST";
 /// Names that are read to count backups. A directory with more holds other files.
 const NAMES_MAX: usize = 100_000;
 
@@ -87,12 +85,17 @@ impl Backups {
         Self { dir, limits, make, began: Arc::default() }
     }
 
-    /// Makes a backup at a checked path. A backup that is refused because its directory is not empty
-    /// does not count. Blocks its thread.
-    fn make(&self, make: &MakeBackup, path: &Path) -> Result<BackupReport, Problem> {
+    /// Makes a backup at a checked path, `interval` after the latest at the earliest. A backup that is refused
+    /// because its directory is not empty does not count. Blocks its thread.
+    fn make(
+        &self,
+        make: &MakeBackup,
+        path: &Path,
+        interval: Duration,
+    ) -> Result<BackupReport, Problem> {
         let is_used = fs::read_dir(path).is_ok_and(|mut names| names.next().is_some());
         if let Some(dir) = self.dir.as_deref().filter(|_| !is_used) {
-            self.admit(dir, Instant::now())?;
+            self.admit(dir, Instant::now(), interval)?;
         }
         make(path).map_err(refusal)
     }
@@ -102,14 +105,13 @@ impl Backups {
     /// # Errors
     /// A sentence, for the log.
     pub(crate) fn make_scheduled(&self, path: &Path) -> Result<(), String> {
-        let make = self.check(path).map_err(|problem| problem.into_body().detail)?;
-        *self.began.lock() = None;
-        self.make(&*make, path).map(drop).map_err(|problem| problem.into_body().detail)
+        let made = self.check(path).and_then(|make| self.make(&*make, path, Duration::ZERO));
+        made.map(drop).map_err(|problem| problem.into_body().detail)
     }
 
     /// Admits a backup below `dir` that would begin now. Blocks its thread for the directory.
-    fn admit(&self, dir: &Path, now: Instant) -> Result<(), Problem> {
-        let BackupLimits { count_max, interval } = self.limits;
+    fn admit(&self, dir: &Path, now: Instant, interval: Duration) -> Result<(), Problem> {
+        let count_max = self.limits.count_max;
         let mut began = self.began.lock();
         let next = began.map_or(now, |began| began + interval);
         if now < next {
@@ -192,7 +194,7 @@ pub(crate) async fn backup(State(app): State<App>, body: JsonBody) -> HandlerRes
     }
     let make = app.backups.check(&path)?;
     let backups = app.backups.clone();
-    let made = task::spawn_blocking(move || backups.make(&*make, &path));
+    let made = task::spawn_blocking(move || backups.make(&*make, &path, backups.limits.interval));
     match made.await {
         Ok(made) => response::ok(&messages::backup(made?)),
         Err(_) => Err(Problem::fault("a backup panicked")),

@@ -32,27 +32,13 @@ fn the_name_of_a_backup_has_its_time() {
     }
 }
 
-#[test]
-fn the_newest_backups_and_those_of_operators_are_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    for name in [&*at("01-00-00"), &at("02-00-00"), &at("03-00-00"), "before-the-upgrade"] {
-        backup(dir.path(), name);
-    }
-    // A process that was killed has left this one.
-    fs::create_dir_all(dir.path().join(at("02-30-00")).join("journal")).unwrap();
-    fs::write(dir.path().join(at("00-00-00")), "a file").unwrap();
-    assert_eq!(remove_old(dir.path(), 2).unwrap(), 1);
-    let kept = ["before-the-upgrade", &at("00-00-00"), &at("02-00-00"), &at("03-00-00")];
-    assert_eq!(names(dir.path()), kept);
-    assert_eq!(remove_old(&dir.path().join("missing"), 2).unwrap(), 0);
+fn time(text: &str) -> Timestamp {
+    Timestamp::parse(&format!("2026-11-26T{text}Z")).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn backups_are_made_at_the_interval_and_after_failures() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = ManualClock::default();
-    let (made, failures) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (count, fails) = (Arc::clone(&made), Arc::clone(&failures));
+/// Backups of a directory, made as an empty manifest; `fails` are refused first.
+fn backups(dir: &Path, made: &Arc<AtomicU64>, fails: &Arc<AtomicU64>) -> Backups {
+    let (count, fails) = (Arc::clone(made), Arc::clone(fails));
     let make = move |path: &Path| {
         if fails.load(Ordering::Relaxed) > 0 {
             fails.fetch_sub(1, Ordering::Relaxed);
@@ -63,8 +49,53 @@ async fn backups_are_made_at_the_interval_and_after_failures() {
         let path = path.to_owned();
         Ok(BackupReport { path, files: 1, bytes: 0, copied_bytes: 0, lsn: None })
     };
-    let limits = BackupLimits { count_max: 30, interval: Duration::from_secs(60) };
-    let backups = Backups::new(Some(dir.path().to_owned()), limits, Some(Arc::new(make)));
+    let limits = BackupLimits { count_max: 5, interval: Duration::from_secs(60) };
+    Backups::new(Some(dir.to_owned()), limits, Some(Arc::new(make)))
+}
+
+#[test]
+fn the_newest_backups_and_those_of_operators_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [&*at("01-00-00"), &at("02-00-00"), &at("03-00-00"), "before-the-upgrade"] {
+        backup(dir.path(), name);
+    }
+    // Of a clock that was wrong, and of a process that was killed.
+    backup(dir.path(), "scheduled-2038-01-01T00-00-00Z");
+    fs::create_dir_all(dir.path().join(at("05-00-00")).join("journal")).unwrap();
+    fs::write(dir.path().join(at("00-00-00")), "a file").unwrap();
+    let (made, fails) = (Arc::default(), Arc::new(AtomicU64::new(1)));
+    let backups = backups(dir.path(), &made, &fails);
+    let schedule =
+        Schedule { dir: dir.path().to_owned(), every: Millis::from_secs(3_600), keep: 2 };
+    let step = |now: &str| step(&schedule, &backups, time("05:30:00"), time(now));
+    // The incomplete one of 5 o'clock does not count.
+    let failure = step("05:30:00").unwrap_err();
+    assert_eq!(failure.due, time("04:00:00"));
+    let kept = ["before-the-upgrade", &at("00-00-00"), &at("02-00-00"), &at("03-00-00")];
+    assert_eq!(names(dir.path()), kept, "as many as are to be kept stay after a failure");
+    assert!(matches!(step("05:40:00"), Ok(Step::Made { removed: 1 })));
+    assert!(matches!(step("06:00:00"), Ok(Step::NotDue)));
+    assert!(matches!(step("06:40:00"), Ok(Step::Made { removed: 1 })));
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_overdue_from_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let backups = backups(dir.path(), &Arc::default(), &Arc::default());
+    let schedule = Schedule { dir: dir.path().join("file"), every: Millis::from_secs(60), keep: 2 };
+    let failure = step(&schedule, &backups, time("01:00:00"), time("02:00:00")).unwrap_err();
+    assert_eq!(failure.due, time("01:00:00"));
+    assert!(failure.reason.contains("cannot be read"), "{failure:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn backups_are_made_at_the_interval_and_after_failures() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::default();
+    let (made, failures) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let backups = backups(dir.path(), &made, &failures);
     let schedule =
         Schedule { dir: dir.path().to_owned(), every: Millis::from_secs(3_600), keep: 2 };
     let pass = async |time: u64| {

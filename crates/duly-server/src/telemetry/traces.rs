@@ -4,8 +4,8 @@
 //! 2. Its queue has a limit. Spans that do not fit, and those that the collector does not accept, are dropped.
 
 use std::{
-    borrow::Cow,
     sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -13,12 +13,17 @@ use duly_core::metric_names as names;
 use duly_node::Traces;
 use metrics::counter;
 use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider as _};
-use opentelemetry_otlp::{Protocol, SpanExporter as OtlpExporter, WithExportConfig};
+use opentelemetry_otlp::{
+    Protocol, SpanExporter as OtlpExporter, WithExportConfig, WithHttpConfig,
+};
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
-    trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, SpanData, SpanExporter},
+    trace::{
+        BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanData, SpanExporter,
+    },
 };
+use reqwest::blocking::Client;
 use tokio::task::spawn_blocking;
 use url::Url;
 
@@ -46,10 +51,12 @@ impl TraceExport {
         let Some(endpoint) = &config.otlp_endpoint else {
             return Ok((Self::default(), Traces::default()));
         };
+        let address = with_path(&endpoint.0)?;
         let exporter = OtlpExporter::builder()
             .with_http()
+            .with_http_client(client(address.scheme())?)
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(with_path(&endpoint.0))
+            .with_endpoint(address)
             .with_timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(|error| error.to_string())?;
@@ -65,6 +72,8 @@ impl TraceExport {
             .build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
+            // The decision is the timer's, and no variable of the environment changes it.
+            .with_sampler(Sampler::AlwaysOn)
             .with_resource(resource)
             .build();
         let tracer = BoxedTracer::new(Box::new(provider.tracer("duly")));
@@ -85,13 +94,21 @@ impl TraceExport {
 }
 
 /// Returns the address of spans at a collector: a URL without a path gets the standard one.
-fn with_path(endpoint: &str) -> Cow<'_, str> {
-    match Url::parse(endpoint) {
-        Ok(url) if url.path() == "/" => {
-            Cow::Owned(format!("{}{PATH}", endpoint.trim_end_matches('/')))
-        }
-        _ => Cow::Borrowed(endpoint),
+fn with_path(endpoint: &str) -> Result<Url, String> {
+    let mut url = Url::parse(endpoint).map_err(|error| error.to_string())?;
+    if url.path() == "/" {
+        url.set_path(PATH);
     }
+    Ok(url)
+}
+
+/// Creates the client for a collector, on a thread of its own, as this one belongs to a runtime. Without TLS it
+/// needs no certificates of authorities.
+fn client(scheme: &str) -> Result<Client, String> {
+    let builder = Client::builder().timeout(EXPORT_TIMEOUT);
+    let builder = if scheme == "https" { builder } else { builder.tls_certs_only([]) };
+    let built = thread::spawn(move || builder.build()).join();
+    built.map_err(|_| "the client panicked".to_owned())?.map_err(|error| error.to_string())
 }
 
 /// An exporter whose results are counted. The first failure after a success is logged, and the next success.
@@ -141,7 +158,7 @@ mod tests {
             ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),
             ("https://collector.example.com/otlp", "https://collector.example.com/otlp"),
         ] {
-            assert_eq!(with_path(endpoint), address);
+            assert_eq!(with_path(endpoint).unwrap().as_str(), address);
         }
     }
 }

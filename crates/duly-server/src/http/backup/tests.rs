@@ -27,7 +27,9 @@ fn backups_keep_their_minimum_interval() {
     let dir = tempfile::tempdir().expect("a directory");
     let backups = within(5, Duration::from_secs(60));
     let start = Instant::now();
-    let admit = |after| backups.admit(dir.path(), start + Duration::from_secs(after));
+    let admit = |after| {
+        backups.admit(dir.path(), start + Duration::from_secs(after), backups.limits.interval)
+    };
     admit(0).expect("the first");
     let refused = admit(59).expect_err("too soon");
     assert_eq!(refused.code(), Code::ResourceExhausted);
@@ -40,11 +42,12 @@ fn no_more_backups_begin_than_the_directory_may_hold() {
     let dir = tempfile::tempdir().expect("a directory");
     let backups = within(2, Duration::ZERO);
     for name in ["one", "two"] {
-        backups.admit(dir.path(), Instant::now()).expect("there is room");
+        backups.admit(dir.path(), Instant::now(), Duration::ZERO).expect("there is room");
         made(&dir.path().join(name));
     }
-    let refused = backups.admit(dir.path(), Instant::now()).expect_err("there are two");
+    let refused =
+        backups.admit(dir.path(), Instant::now(), Duration::ZERO).expect_err("there are two");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     fs::remove_dir_all(dir.path().join("one")).expect("removed");
-    backups.admit(dir.path(), Instant::now()).expect("one is gone");
+    backups.admit(dir.path(), Instant::now(), Duration::ZERO).expect("one is gone");
 }
