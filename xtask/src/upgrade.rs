@@ -3,12 +3,12 @@
 //! 1. The build before the first release ([`BEFORE_RELEASES`]): this build opens its data directory and its Redis
 //!    database, with every timer as it was. The old build then refuses both, and changes nothing.
 //! 2. The previous release: the newest tag `vX.Y.Z` of another version, or this build itself until there is one.
-//!    a. Each of the two opens the directory and the database of the other, unless the format has changed: then the
-//!       older one refuses it and changes nothing.
-//!    b. A server is killed with -9 again and again, and started with the other binary each time, while the checker
-//!       watches.
-//!    c. Nodes of both run together on a Redis Cluster, under the same faults.
-//!    d. The commands of each work with a server of the other.
+//!    Each of the two opens the directory and the database of the other, unless the format has changed: then the
+//!    older one refuses it and changes nothing.
+//! 3. A server is killed with -9 again and again, and started with the other binary each time, while the checker
+//!    watches.
+//! 4. Nodes of both run together on a Redis Cluster, under the same faults.
+//! 5. The commands of each work with a server of the other.
 
 mod builds;
 mod places;

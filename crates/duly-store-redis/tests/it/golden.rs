@@ -16,9 +16,11 @@ use crate::{
 };
 
 async fn get(store: &RedisStore, id: &str) -> Option<(State, Box<Timer>)> {
-    let (namespace, id) = (NamespaceName::new("orders").unwrap(), TimerId::new(id).unwrap());
+    let (namespace, id) =
+        (NamespaceName::new("orders").expect("a name"), TimerId::new(id).expect("an id"));
     for shard in (0..store.shards()).map(ShardId) {
-        let view = store.get(shard, namespace.clone(), id.clone(), u64::MAX).await.unwrap();
+        let view =
+            store.get(shard, namespace.clone(), id.clone(), u64::MAX).await.expect("it replies");
         if let Some(TimerView { state, body: Body::Whole(timer), .. }) = view {
             return Some((state, timer));
         }
