@@ -45,6 +45,9 @@ use crate::steps::Steps;
 use crate::torture;
 use tally::Tally;
 
+/// The binary of the torture runs.
+const TORTURE: &str = "duly-torture";
+
 /// Duration and seed of the torture run of the test command.
 const SHORT_TORTURE: [&str; 4] = ["--minutes", "1", "--seed", "1"];
 
@@ -172,11 +175,10 @@ fn all(args: &[String], steps: &mut Steps, tally: &mut Tally) -> Result<()> {
 
 /// Makes and checks the packages. Returns the number of failed checks.
 fn check_packages(duly: &Path, steps: &mut Steps) -> Result<u64> {
-    let built = process::build_binaries(Profile::Static, &["duly"])?.pop();
-    let binaries = package::check::Binaries {
-        dynamic: duly.to_owned(),
-        r#static: built.context("cargo built no static binary")?,
-    };
+    // The same call as that of the torture runs, so nothing is built again: other binaries have other features.
+    let built = process::build_binaries(Profile::Static, &["duly", TORTURE])?;
+    let r#static = built.into_iter().next().context("cargo built no static binary")?;
+    let binaries = package::check::Binaries { dynamic: duly.to_owned(), r#static };
     Ok(package::check::check(&binaries, steps))
 }
 
