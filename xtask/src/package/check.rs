@@ -158,13 +158,20 @@ fn container(binary: &Path) -> Result<()> {
     let out = empty("container")?;
     let file = image(Cpu::X86_64, &stripped(binary)?, &release, &out)?;
     let layout = out.join("layout");
-    let archive = format!("docker-archive:{}:duly:{}", file.display(), release.version);
+    let bytes = fs::metadata(&file)?.len();
+    let unpacked = out.join("image.tar");
+    let unzipped = process::program("gzip")
+        .args(["-dc"])
+        .arg(&file)
+        .stdout(fs::File::create(&unpacked)?)
+        .status()?;
+    ensure!(unzipped.success(), "the archive of the image is not compressed");
+    let archive = format!("docker-archive:{}:duly:{}", unpacked.display(), release.version);
     let inspected =
         process::output(process::program("skopeo").args(["inspect", "--config", &archive]))?;
     let config: serde_json::Value = serde_json::from_str(&inspected)?;
     let user = config["config"]["User"].as_str().context("the image has no user")?;
     ensure!(user == "10001:10001", "the user is {user}");
-    let bytes = fs::metadata(&file)?.len();
     println!("the image has {:.1} MiB", bytes as f64 / 1024.0 / 1024.0);
     ensure!(bytes <= IMAGE_BYTES_MAX, "the image has {bytes} bytes, more than {IMAGE_BYTES_MAX}");
     let source = format!("{}:duly", layout.display());
