@@ -18,7 +18,7 @@ use crate::{
     recorder::DeliveryMode,
     settler::{Slot, lease_lost},
     state::Shared,
-    traces::{Route, TimerSpan},
+    traces::TimerSpan,
 };
 
 /// Time after its claim was sent within which a firing may be sent; later it is released. The lease of a
@@ -86,7 +86,7 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
         shared.clock.wall(),
     );
     let started = Instant::now();
-    attempt.span = shared.options.traces.deliver(&firing, Route::Webhook);
+    attempt.span = shared.options.traces.deliver(&firing, DeliveryMode::Push);
     let envelope = Envelope {
         namespace: firing.namespace,
         id: firing.id,

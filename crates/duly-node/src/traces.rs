@@ -24,7 +24,7 @@ use opentelemetry::{
 use parking_lot::Mutex;
 use rand::Rng;
 
-use crate::settler::attempt_outcome;
+use crate::{recorder::DeliveryMode, settler::attempt_outcome};
 
 /// Sampled leases of consumers that are remembered, so that their *settle* spans find the *deliver* span.
 const LEASES_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -37,7 +37,7 @@ struct Enabled {
     tracer: BoxedTracer,
     /// Share of the calls without a span of their own that are sampled, from 0 to 1.
     ratio: f64,
-    /// *Deliver* spans of leases that are not settled.
+    /// *Deliver* spans of the newest sampled leases.
     leases: Mutex<LruCache<Token, SpanContext>>,
 }
 
@@ -47,24 +47,12 @@ impl fmt::Debug for Enabled {
     }
 }
 
-/// The way in which a firing reaches its receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
-    Webhook,
-    Pull,
-}
-
 impl Traces {
     /// Creates spans with `tracer`. `ratio` is the share, from 0 to 1, of the calls without a sampling decision
     /// of their caller that are sampled.
     pub fn new(tracer: BoxedTracer, ratio: f64) -> Self {
         let leases = Mutex::new(LruCache::new(LEASES_MAX));
         Self(Some(Arc::new(Enabled { tracer, ratio, leases })))
-    }
-
-    /// Returns `true` if spans are created at all.
-    pub const fn is_enabled(&self) -> bool {
-        self.0.is_some()
     }
 
     /// Begins the *schedule* span of a timer, and puts its context into the timer.
@@ -87,15 +75,15 @@ impl Traces {
     }
 
     /// Begins the *deliver* span of a firing.
-    pub(crate) fn deliver(&self, firing: &Firing, route: Route) -> TimerSpan {
+    pub(crate) fn deliver(&self, firing: &Firing, mode: DeliveryMode) -> TimerSpan {
         let Some(enabled) = &self.0 else { return TimerSpan::default() };
         let scheduled = firing.trace_parent.as_deref().and_then(parse);
         let Some(scheduled) = scheduled.filter(SpanContext::is_sampled) else {
             return TimerSpan::default();
         };
-        let kind = match route {
-            Route::Webhook => SpanKind::Client,
-            Route::Pull => SpanKind::Producer,
+        let kind = match mode {
+            DeliveryMode::Push => SpanKind::Client,
+            DeliveryMode::Pull => SpanKind::Producer,
         };
         let mut attributes = attributes("deliver", "send", &firing.namespace, &firing.id);
         attributes.extend([
@@ -111,7 +99,7 @@ impl Traces {
     /// Begins the *deliver* span of a firing that is leased to a consumer, which gets its context, and ends it.
     pub(crate) fn lease(&self, firing: &mut Firing) {
         let Some(enabled) = &self.0 else { return };
-        let span = self.deliver(firing, Route::Pull);
+        let span = self.deliver(firing, DeliveryMode::Pull);
         if let Some(context) = span.context() {
             firing.trace_parent = Some(text(&context));
             enabled.leases.lock().put(firing.token.clone(), context);
