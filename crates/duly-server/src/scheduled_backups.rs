@@ -41,78 +41,61 @@ pub(crate) struct Schedule {
 /// Makes and removes backups until it is aborted.
 pub(crate) async fn run(schedule: Schedule, backups: Backups, clock: Arc<dyn Clock>) {
     let started = clock.now();
+    announce(started);
     loop {
         let now = clock.now();
         let (own, backups) = (schedule.clone(), backups.clone());
-        let step = spawn_blocking(move || step(&own, &backups, started, now));
-        let failure = match step.await {
-            Ok(Ok(Step::NotDue)) => None,
-            Ok(Ok(Step::Made { removed })) => {
+        let step = spawn_blocking(move || step(&own, &backups, started, now)).await;
+        match step.unwrap_or_else(|_| Err("the task that makes it panicked".to_owned())) {
+            Ok(None) => sleep(POLL).await,
+            Ok(Some(removed)) => {
                 counter!(names::BACKUPS_TOTAL, "outcome" => "made").increment(1);
                 tracing::info!(name = name_of(now), removed, "scheduled backup made");
-                None
             }
-            Ok(Err(Failure { due, reason })) => Some((due, reason)),
-            Err(_) => Some((now, "the task that makes it panicked".to_owned())),
-        };
-        let Some((due, reason)) = failure else {
-            gauge!(names::BACKUP_OVERDUE_SECONDS).set(0.0);
-            sleep(POLL).await;
-            continue;
-        };
-        counter!(names::BACKUPS_TOTAL, "outcome" => "failed").increment(1);
-        let overdue = Duration::from_millis(clock.now().saturating_since(due).ms());
-        gauge!(names::BACKUP_OVERDUE_SECONDS).set(overdue.as_secs_f64());
-        tracing::error!(reason, "scheduled backup failed, will retry; older backups are kept");
-        sleep(RETRY_AFTER).await;
+            Err(reason) => {
+                counter!(names::BACKUPS_TOTAL, "outcome" => "failed").increment(1);
+                tracing::error!(
+                    reason,
+                    "scheduled backup failed, will retry; older backups are kept"
+                );
+                sleep(RETRY_AFTER).await;
+            }
+        }
     }
 }
 
-/// The result of one look at the clock.
-#[derive(Debug)]
-enum Step {
-    /// No backup is due.
-    NotDue,
-    /// The backup was made.
-    Made {
-        /// Older ones that were removed before.
-        removed: usize,
-    },
+/// Publishes the time at which the next backup is due. While a backup does not end, this time stays.
+fn announce(due: Timestamp) {
+    let seconds = Duration::from_millis(due.unix_ms()).as_secs_f64();
+    gauge!(names::BACKUP_DUE_TIMESTAMP_SECONDS).set(seconds);
 }
 
-/// The reason for which a backup was not made, and the time since which it is due.
-#[derive(Debug)]
-struct Failure {
-    due: Timestamp,
-    reason: String,
-}
-
-/// Makes the backup that is due at `now`, if one is. Without any, the first is due at the start.
+/// Makes the backup that is due at `now`, and returns the number of older ones that it removed. Returns `None` if
+/// none is due.
 fn step(
     schedule: &Schedule,
     backups: &Backups,
     started: Timestamp,
     now: Timestamp,
-) -> Result<Step, Failure> {
+) -> Result<Option<usize>, String> {
     let Schedule { dir, every, keep } = schedule;
-    let unreadable = |error: io::Error| Failure {
-        due: started,
-        reason: format!("{} cannot be read: {error}", dir.display()),
-    };
-    let Scheduled { whole, .. } = Scheduled::list(dir).map_err(unreadable)?;
-    let newest = whole.iter().map(|(time, _)| *time).filter(|time| *time <= now).max();
-    let due = newest.map_or(started, |newest| newest.saturating_add(*every));
+    let due = due(schedule, started, now)
+        .map_err(|error| format!("{} cannot be read: {error}", dir.display()))?;
+    announce(due);
     if now < due {
-        return Ok(Step::NotDue);
+        return Ok(None);
     }
-    let failed = |reason: String| Failure { due, reason };
-    let removed = prune(dir, *keep, now);
-    removed
-        .and_then(|removed| {
-            backups.make_scheduled(&dir.join(name_of(now)))?;
-            Ok(Step::Made { removed: removed + prune(dir, *keep, now)? })
-        })
-        .map_err(failed)
+    let removed = prune(dir, *keep, now)?;
+    backups.make_scheduled(&dir.join(name_of(now)))?;
+    announce(now.saturating_add(*every));
+    Ok(Some(removed + prune(dir, *keep, now)?))
+}
+
+/// Returns the time at which the next backup is due. Without any, the first is due at the start.
+fn due(schedule: &Schedule, started: Timestamp, now: Timestamp) -> io::Result<Timestamp> {
+    let Scheduled { whole, .. } = Scheduled::list(&schedule.dir)?;
+    let newest = whole.iter().map(|(time, _)| *time).filter(|time| *time <= now).max();
+    Ok(newest.map_or(started, |newest| newest.saturating_add(schedule.every)))
 }
 
 /// Removes the oldest backups above the number to keep, and the incomplete ones. Returns the number of the first.

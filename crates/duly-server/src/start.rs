@@ -40,6 +40,7 @@ pub use error::StartError;
 
 use self::open::{OpenedStore, Opener};
 use crate::{
+    audit::Audit,
     auth::{self, Auth},
     config::{Config, files, key},
     grpc,
@@ -49,7 +50,7 @@ use crate::{
     },
     listen::{Address, Listener},
     scheduled_backups,
-    serve::{ConnectionSettings, ReloadTrigger, ReloadTriggers, Serving},
+    serve::{ReloadTrigger, ReloadTriggers, Serving},
     telemetry::{Metrics, traces::TraceExport},
     tenants,
 };
@@ -152,12 +153,17 @@ async fn start_on(
     let is_https = tls.is_some();
     let auth = options::auth(&config, admin_listen.as_ref())?;
     let (node_options, traces) = options::node_options(&config, &listen)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let sink_options = options::sink_options(&config, &listen, admin_listen.as_ref())?;
+    let addresses = sink_options.addresses.clone();
+    let sink = HttpSink::new(sink_options, Arc::clone(&clock))?;
+    let guard = options::guard(&config, &listen);
     let (progress_sender, progress) = watch::channel(StartupProgress {
         sentence: open::initial_progress(&config),
         progress: None,
     });
     let startup = StartupState {
-        guard: options::guard(&config, &listen),
+        guard: guard.clone(),
         progress,
         metrics: metrics.clone(),
         is_guarded: auth.is_required()
@@ -170,60 +176,24 @@ async fn start_on(
     let probes = |http: Router| Routers::new(http.clone(), http);
     let admin_startup = StartupState { is_guarded: auth.guards_admin(), ..startup };
     let admin_switch = RouterSwitch::new(probes(startup_admin_router(admin_startup)));
-    let settings = ConnectionSettings {
-        connections_max: config.server.connections_max.as_usize(),
-        header_timeout: config.server.header_timeout.to_std(),
-        write_timeout: config.server.request_timeout.to_std(),
-        drain_timeout: config.drain.timeout.to_std(),
-    };
     let admin = admin.map(|admin| (admin, admin_switch.clone()));
-    let serving =
-        Serving::start((listeners, switch.clone()), admin, tls, settings, metrics.clone());
-    let addresses = (listen, admin_listen);
-    let opened = open_and_run(
-        &config,
-        (addresses, is_https),
-        auth,
-        progress_sender,
-        opener,
-        metrics,
-        node_options,
+    let serving = Serving::start(
+        (listeners, switch.clone()),
+        admin,
+        tls,
+        options::connections(&config),
+        metrics.clone(),
     );
-    let (app, store, report, tasks) = opened.await?;
-    admin_switch.open(probes(admin_router(app.clone())));
-    switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
-    Ok(Running { serving, app, store, report, traces, _tasks: tasks })
-}
 
-async fn open_and_run(
-    config: &Config,
-    ((listen, admin_listen), is_https): ((Vec<Address>, Option<Address>), bool),
-    auth: Auth,
-    progress_sender: watch::Sender<StartupProgress>,
-    opener: Opener,
-    metrics: Metrics,
-    node_options: duly_node::Options,
-) -> Result<(App, OpenedStore, StartReport, JoinSet<()>), StartError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let options = options::sink_options(config, &listen, admin_listen.as_ref())?;
-    let addresses = options.addresses.clone();
-    let sink = HttpSink::new(options, Arc::clone(&clock))?;
     let began = Instant::now();
-    let store = open::open(config, Arc::clone(&clock), progress_sender, opener).await?;
+    let store = open::open(&config, Arc::clone(&clock), progress_sender, opener).await?;
     let open_time = began.elapsed();
     let store_port = store.as_store();
-    let read = async {
-        let records = store_port.read_access(0).await?;
-        Ok::<_, Error>((count_namespaces(&*store_port).await?, records))
-    };
-    let namespaces = match read.await {
-        Ok((namespaces, records)) => {
-            auth.use_records(records.unwrap_or_default());
-            namespaces
-        }
+    let (namespaces, audit) = match read_at_start(&config, &auth, &store_port).await {
+        Ok(read) => read,
         Err(error) => {
             store.close().await?;
-            return Err(error.into());
+            return Err(error);
         }
     };
     let health = store_port.health();
@@ -239,26 +209,8 @@ async fn open_and_run(
         open_time,
         tail: store.tail(),
     };
-    let audit = match options::audit(config, &store_port) {
-        Ok(audit) => audit,
-        Err(error) => {
-            store.close().await?;
-            return Err(error);
-        }
-    };
-    let mut tasks = JoinSet::new();
-    if !files::tls_files(config).is_empty() {
-        tasks.spawn(reload(sink.clone(), config.tls.reload.to_std()));
-    }
-    if let Some(tokens) = auth.tokens() {
-        tasks.spawn(Arc::clone(tokens).keep_fresh());
-    }
-    if store_port.deployment().is_some() {
-        let store = Arc::clone(&store_port);
-        tasks.spawn(auth::follow(auth.clone(), store, config.auth.cache.to_std()));
-    }
-    let node =
-        Node::start(Arc::clone(&store_port), Arc::new(sink), Arc::clone(&clock), node_options);
+    let deliveries = Arc::new(sink.clone());
+    let node = Node::start(Arc::clone(&store_port), deliveries, Arc::clone(&clock), node_options);
     let app = App::new(Parts {
         store: store_port,
         node,
@@ -267,23 +219,54 @@ async fn open_and_run(
             true => ImplicitNamespaces::Create,
             false => ImplicitNamespaces::Refuse,
         },
-        defaults: options::namespace_defaults(config),
-        guard: options::guard(config, &report.listen),
+        defaults: options::namespace_defaults(&config),
+        guard,
         auth,
         audit,
         addresses,
-        limits: options::http_limits(config),
-        backups: store.backups(config),
+        limits: options::http_limits(&config),
+        backups: store.backups(&config),
         metrics,
     });
     app.warn_of_tenants();
+    let tasks = start_tasks(&config, &app, sink);
+    admin_switch.open(probes(admin_router(app.clone())));
+    switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
+    Ok(Running { serving, app, store, report, traces, _tasks: tasks })
+}
+
+/// Reads the keys of callers, counts the namespaces, and opens the audit log.
+async fn read_at_start(
+    config: &Config,
+    auth: &Auth,
+    store: &Arc<dyn Store>,
+) -> Result<(u64, Audit), StartError> {
+    let records = store.read_access(0).await?;
+    let namespaces = count_namespaces(&**store).await?;
+    auth.use_records(records.unwrap_or_default());
+    Ok((namespaces, options::audit(config, store)?))
+}
+
+/// Starts the background tasks of a server.
+fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    if !files::tls_files(config).is_empty() {
+        tasks.spawn(reload(sink, config.tls.reload.to_std()));
+    }
+    if let Some(tokens) = app.auth.tokens() {
+        tasks.spawn(Arc::clone(tokens).keep_fresh());
+    }
+    if app.store.deployment().is_some() {
+        let (auth, store) = (app.auth.clone(), Arc::clone(&app.store));
+        tasks.spawn(auth::follow(auth, store, config.auth.cache.to_std()));
+    }
     if let Some(schedule) = options::backup_schedule(config) {
         let (backups, clock) = (app.backups.clone(), Arc::clone(&app.clock));
         tasks.spawn(scheduled_backups::run(schedule, backups, clock));
     }
     let (auth, clock) = (app.auth.clone(), Arc::clone(&app.clock));
     tasks.spawn(tenants::count::run(auth, Arc::clone(&app.store), clock));
-    Ok((app, store, report, tasks))
+    tasks
 }
 
 /// Reads the certificates of webhooks again at an interval and at each SIGHUP, until it is aborted.

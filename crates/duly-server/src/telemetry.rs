@@ -94,7 +94,6 @@ fn describe() {
         }
         begin_at_zero(metric);
     }
-    gauge!(names::STORE_FAILED).set(0.0);
 }
 
 /// Starts counters with known labels at 0.

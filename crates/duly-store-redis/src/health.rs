@@ -2,7 +2,11 @@
 //! The poll also finishes changes of namespaces that a node left unfinished, and compares the namespaces
 //! of the shards.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use duly_core::shard::ShardId;
 use duly_store::{Health, Result, query::ShardFault};
@@ -29,14 +33,35 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Divisor: counting on request takes at most one part in this many of the time.
 const PART: u32 = 10;
 
-/// End of the latest count, and its duration.
+/// The latest count.
 #[derive(Debug, Default)]
-pub(crate) struct LatestCount(Option<(Instant, Duration)>);
+pub(crate) struct LatestCount {
+    /// Its end, and its duration.
+    ended: Option<(Instant, Duration)>,
+    /// The counts of each shard at its last reply. A shard that is down keeps them, so that its dead letters do
+    /// not count as new ones once it replies again.
+    shards: BTreeMap<ShardId, Health>,
+}
 
 impl LatestCount {
     /// Returns `true` if another count is due.
     fn is_over(&self, now: Instant) -> bool {
-        self.0.is_none_or(|(end, took)| now.duration_since(end) >= FRESH.max(took * PART))
+        self.ended.is_none_or(|(end, took)| now.duration_since(end) >= FRESH.max(took * PART))
+    }
+
+    /// Returns the sums over all shards. Each shard has every namespace, so of those the maximum counts.
+    fn sums(&self) -> Health {
+        let mut sums = Health::default();
+        for shard in self.shards.values() {
+            sums.pending += shard.pending;
+            sums.in_flight += shard.in_flight;
+            sums.dead += shard.dead;
+            sums.overdue += shard.overdue;
+            sums.oldest_due_age = sums.oldest_due_age.max(shard.oldest_due_age);
+            sums.namespaces_paused = sums.namespaces_paused.max(shard.namespaces_paused);
+            sums.namespaces_dead_full = sums.namespaces_dead_full.max(shard.namespaces_dead_full);
+        }
+        sums
     }
 }
 
@@ -47,8 +72,7 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
             tokio::time::sleep(EVERY).await;
             deployment.ping().await;
         }
-        let mut counted = deployment.counted.lock().await;
-        deployment.count(&mut counted).await;
+        deployment.poll().await;
     }
 }
 
@@ -105,26 +129,23 @@ impl Deployment {
         }
     }
 
-    async fn count(&self, counted: &mut LatestCount) {
-        let began = Instant::now();
-        self.poll().await;
-        counted.0 = Some((Instant::now(), began.elapsed()));
+    /// Counts the shards and checks their health.
+    pub(crate) async fn poll(&self) {
+        self.count(&mut *self.counted.lock().await).await;
     }
 
-    /// Sums up the shards that reply, keeps the sums, and finishes unfinished changes.
-    pub(crate) async fn poll(&self) {
+    /// Sums up the shards, keeps the sums, and finishes unfinished changes.
+    async fn count(&self, counted: &mut LatestCount) {
+        let began = Instant::now();
         let servers = self.router.owners().len();
-        let mut sums = Health::default();
         let mut newest = self.list.lock().clone();
         let (mut digests, mut states) = (BTreeSet::new(), Vec::new());
         for shard in (0..self.shards).map(ShardId) {
-            // A shard that fails half-way counts nothing.
-            let mut with_own = sums.clone();
-            match self.sum(shard, &mut with_own).await {
-                Ok((digest, list, access)) => {
+            match self.sum(shard).await {
+                Ok((sums, digest, list, access)) => {
                     digests.insert(digest);
                     states.push((shard, access));
-                    sums = with_own;
+                    counted.shards.insert(shard, sums);
                     if list.own.version > newest.own.version {
                         newest = list;
                     } else if list.own.version < newest.own.version {
@@ -154,6 +175,7 @@ impl Deployment {
                 "namespaces of the shards not compared; the next poll tries again"
             );
         }
+        let mut sums = counted.sums();
         sums.location = format!("Redis, {} shards on {servers} servers", self.shards);
         sums.namespaces_to_repair = self.to_repair.lock().len() as u64;
         {
@@ -168,17 +190,14 @@ impl Deployment {
             };
         }
         self.ping().await;
+        counted.ended = Some((Instant::now(), began.elapsed()));
     }
 
-    /// Adds the counts of one shard to the sums. Each shard has every namespace, so of those the maximum
-    /// counts. Returns the digest of the names and numbers of its namespaces, its list of coordinator
-    /// shards, and the state of its keys.
-    async fn sum(
-        &self,
-        shard: ShardId,
-        sums: &mut Health,
-    ) -> Result<(u64, CoordinatorList, AccessState)> {
-        let (mut namespaces_paused, mut digest) = (0, 0_u64);
+    /// Returns the counts of one shard, the digest of the names and numbers of its namespaces, its list of
+    /// coordinator shards, and the state of its keys.
+    async fn sum(&self, shard: ShardId) -> Result<(Health, u64, CoordinatorList, AccessState)> {
+        let mut sums = Health::default();
+        let mut digest = 0_u64;
         let mut after = Vec::new();
         let (list, access) = loop {
             let arguments =
@@ -194,8 +213,8 @@ impl Deployment {
             if !todo.is_empty() {
                 self.finish_later(&todo).await;
             }
-            namespaces_paused += paused;
-            sums.namespaces_dead_full = sums.namespaces_dead_full.max(full);
+            sums.namespaces_paused += paused;
+            sums.namespaces_dead_full += full;
             let list = CoordinatorList::from_reply(&mut reply)?;
             self.rollbacks.note_seen(shard, reply.number()?);
             let access = AccessState::from_reply(&mut reply)?;
@@ -203,7 +222,6 @@ impl Deployment {
                 break (list, access);
             }
         };
-        sums.namespaces_paused = sums.namespaces_paused.max(namespaces_paused);
         loop {
             let arguments =
                 |strict| vec![flag(strict), b"lanes".to_vec(), after.clone(), digits(PAGE)];
@@ -213,7 +231,7 @@ impl Deployment {
             let age = reply.maybe_time()?.map(|at| now.saturating_since(at));
             sums.oldest_due_age = sums.oldest_due_age.max(age);
             if after.is_empty() {
-                return Ok((digest, list, access));
+                return Ok((sums, digest, list, access));
             }
         }
     }
@@ -244,7 +262,10 @@ mod tests {
     fn counting_on_request_takes_a_tenth_of_the_time_at_most() {
         let now = Instant::now();
         let check = |took_ms: u64, after_ms: u64, wanted: bool| {
-            let counted = LatestCount(Some((now, Duration::from_millis(took_ms))));
+            let counted = LatestCount {
+                ended: Some((now, Duration::from_millis(took_ms))),
+                ..LatestCount::default()
+            };
             let is_over = counted.is_over(now + Duration::from_millis(after_ms));
             assert_eq!(is_over, wanted, "{took_ms} ms, {after_ms} ms later");
         };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cpu, Release, empty};
+use super::{Cpu, Release, empty, licences, normalize};
 use crate::process;
 
 /// The user of the image; its name is in the image's `/etc/passwd`.
@@ -31,25 +31,17 @@ pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> R
     write(AUTHORITIES, &authorities)?;
     fs::create_dir_all(root.join("usr/bin"))?;
     fs::copy(binary, root.join("usr/bin/duly")).context("no binary")?;
-    fs::set_permissions(root.join("usr/bin/duly"), fs::Permissions::from_mode(0o755))?;
+    write("usr/share/doc/duly/third-party-licences", &licences::of_dependencies()?)?;
     let data = root.join("var/lib/duly");
-    for folder in [data.clone(), data.join("backups"), root.join("run/duly")] {
-        fs::create_dir_all(&folder)?;
+    let own = [data.join("backups"), data, root.join("run/duly")];
+    for folder in &own {
+        fs::create_dir_all(folder)?;
+    }
+    normalize(&root, release)?;
+    for folder in own {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         chown(&folder, Some(USER), Some(USER)).context("the image is made by root")?;
     }
-    let mut touch = process::program("find");
-    touch.arg(&root).args([
-        "-exec",
-        "touch",
-        "-h",
-        "-d",
-        &format!("@{}", release.epoch),
-        "{}",
-        "+",
-    ]);
-    process::output(&mut touch)?;
-
     let layout = empty("image")?.join("layout");
     let tag = format!("{}:{}", layout.display(), release.version);
     let umoci = |args: &[&str]| {

@@ -1,4 +1,5 @@
-//! The licences of the crates that a binary contains. Most ask for their text beside the binary.
+//! The licences of the crates that a binary contains, and of the libraries below them. Most ask for their text beside
+//! the binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,6 +12,25 @@ use crate::process;
 
 /// Beginnings of the names of files with licences, in lower case.
 const NAMES: [&str; 4] = ["license", "licence", "copying", "notice"];
+
+/// The libraries that the compiler adds.
+const LIBRARIES: &str = "\
+Duly contains the standard library of Rust (MIT OR Apache-2.0, Copyright The Rust Project Contributors). The static
+binary contains musl libc (MIT, Copyright 2005-2020 Rich Felker, et al.). The text of MIT:
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+documentation files (the \"Software\"), to deal in the Software without restriction, including without limitation the
+rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
+Software.
+
+THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+";
 
 /// Returns the name, the licence and its text for each crate of the binary `duly`. A text that several crates
 /// share appears once.
@@ -37,11 +57,15 @@ pub(super) fn of_dependencies() -> Result<String> {
         }
         let named = format!("{} {} ({})", text("name"), text("version"), text("license"));
         let folder = Path::new(text("manifest_path")).parent().context("no folder")?;
-        for licence in texts(folder)? {
+        let mut licences = texts(folder)?;
+        if licences.is_empty() {
+            licences.push("The crate has no text of its licence.".to_owned());
+        }
+        for licence in licences {
             crates_by_text.entry(licence).or_default().insert(named.clone());
         }
     }
-    let mut out = "Duly contains these crates.\n".to_owned();
+    let mut out = format!("{LIBRARIES}\nDuly contains these crates.\n");
     for (licence, crates) in crates_by_text {
         let crates: Vec<_> = crates.into_iter().collect();
         let line = "-".repeat(80);

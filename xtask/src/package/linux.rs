@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cpu, Release, empty, licences, nfpm};
+use super::{Cpu, Release, empty, licences, nfpm, normalize};
 use crate::process;
 
 /// A format of packages.
@@ -40,7 +40,8 @@ pub(crate) fn stage(printer: &Path, release: &Release) -> Result<PathBuf> {
     process::output(process::program(printer).args(["man", "--dir"]).arg(&man))?;
     let completions = [
         ("bash", "usr/share/bash-completion/completions", "duly"),
-        ("zsh", "usr/share/zsh/vendor-completions", "_duly"),
+        // Debian and RPM have places of their own for it.
+        ("zsh", "zsh", "_duly"),
         ("fish", "usr/share/fish/vendor_completions.d", "duly.fish"),
     ];
     for (shell, path, name) in completions {
@@ -62,8 +63,7 @@ pub(crate) fn stage(printer: &Path, release: &Release) -> Result<PathBuf> {
     for file in compressed.chain(changelogs).collect::<Result<Vec<_>>>()? {
         process::output(process::program("gzip").args(["-n", "-9"]).arg(file))?;
     }
-    // Packages keep the modes of the files, and not of this user's umask.
-    process::output(process::program("chmod").args(["-R", "u=rwX,go=rX"]).arg(&root))?;
+    normalize(&root, release)?;
     Ok(root)
 }
 

@@ -1,5 +1,5 @@
-//! The list of the parts of a binary (SBOM, CycloneDX), from the lock file: name, version, licence and checksum of
-//! each crate.
+//! The list of the crates of a binary (SBOM, CycloneDX), from the lock file: name, version, licence and checksum of
+//! each.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,11 @@ pub(super) fn write(release: &Release, dist: &Path) -> Result<()> {
     process::output(&mut list)?;
     let file = format!("{name}.json");
     let written = process::root().join("crates/duly").join(&file);
-    fs::rename(&written, dist.join(&file)).context("cyclonedx wrote no list")?;
+    let text = fs::read_to_string(&written).context("cyclonedx wrote no list")?;
+    // The crates of the workspace have the path of the checkout in their references.
+    let text = text.replace(&process::root().display().to_string(), "/duly");
+    fs::write(dist.join(&file), text)?;
+    fs::remove_file(&written)?;
     // It writes a list for each crate of the workspace.
     let members = process::git(&["ls-files", "--others", &format!("*/{file}"), &file])?;
     for list in members.lines() {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -10,10 +11,14 @@ use super::folder;
 use crate::package::Release;
 use crate::process;
 
-/// A binary of a version.
+/// The examples of the Rust client. Each ends by itself.
+pub(super) const EXAMPLES: [&str; 3] = ["missing_event", "order_timeout", "reminder"];
+
+/// The binaries of a version.
 #[derive(Debug, Clone)]
 pub(super) struct Build {
     pub(super) name: String,
+    pub(super) checkout: PathBuf,
     pub(super) duly: PathBuf,
 }
 
@@ -27,11 +32,26 @@ impl Build {
             process::git(&["worktree", "add", "--detach", &path, revision])
                 .with_context(|| format!("this clone has no {revision}: fetch its history"))?;
         }
-        let target = worktree.join("target");
-        let mut build = process::cargo(["build", "--release", "--locked", "--package", "duly"]);
-        build.current_dir(&worktree).env("CARGO_TARGET_DIR", &target);
-        process::run_or_fail(&mut build)?;
-        Ok(Self { name: revision.to_owned(), duly: target.join("release/duly") })
+        let duly = worktree.join("target/release/duly");
+        let build = Self { name: revision.to_owned(), checkout: worktree, duly };
+        build.cargo_build(&["--package", "duly"])?;
+        Ok(build)
+    }
+
+    /// Builds the examples of the Rust client.
+    pub(super) fn build_examples(&self) -> Result<()> {
+        self.cargo_build(&["--package", "duly-client", "--examples"])
+    }
+
+    /// Returns a command that runs an example.
+    pub(super) fn example(&self, name: &str) -> Command {
+        process::program(self.checkout.join("target/release/examples").join(name))
+    }
+
+    fn cargo_build(&self, args: &[&str]) -> Result<()> {
+        let mut build = process::cargo(["build", "--release", "--locked"]);
+        build.args(args).current_dir(&self.checkout);
+        process::run_or_fail(build.env("CARGO_TARGET_DIR", self.checkout.join("target")))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     http::{BackupLimits, Guard, Limits},
     listen::Address,
     scheduled_backups::Schedule,
-    serve::Tls,
+    serve::{ConnectionSettings, Tls},
     telemetry::traces::TraceExport,
 };
 
@@ -56,6 +56,16 @@ pub(super) fn namespace_defaults(config: &Config) -> Settings {
     limits.schedule_per_second = defaults.schedule_per_second.map(Integer::as_u32);
     limits.deliver_per_second = defaults.deliver_per_second.map(Integer::as_u32);
     settings
+}
+
+/// Returns the limits of connections.
+pub(super) fn connections(config: &Config) -> ConnectionSettings {
+    ConnectionSettings {
+        connections_max: config.server.connections_max.as_usize(),
+        header_timeout: config.server.header_timeout.to_std(),
+        write_timeout: config.server.request_timeout.to_std(),
+        drain_timeout: config.drain.timeout.to_std(),
+    }
 }
 
 /// Returns the bounds of the HTTP interface.

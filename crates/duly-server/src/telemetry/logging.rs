@@ -1,13 +1,24 @@
-//! Writes log lines to standard error, as text for people or as JSON for programs.
+//! Writes log lines to standard error, as text for people or as JSON for programs. Lines for the journal of systemd
+//! begin with their priority, so that `journalctl -p warning` finds them.
 
 use std::{
     ffi::OsStr,
+    fmt,
     io::{self, IsTerminal as _},
 };
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::LevelFilter,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{self, Writer},
+    },
+    registry::LookupSpan,
+};
 
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,11 +50,59 @@ pub fn init(filter: &str, format: Format) -> bool {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(has_colours(io::stderr().is_terminal(), no_color.as_deref()));
+    let is_for_journal = is_journal_on_stderr();
     match format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().try_init(),
+        Format::Text => {
+            builder.event_format(Line { format: format::format(), is_for_journal }).try_init()
+        }
+        Format::Json => builder
+            .json()
+            .event_format(Line { format: format::format().json(), is_for_journal })
+            .try_init(),
     }
     .is_ok()
+}
+
+/// Returns `true` if standard error is a stream to the journal of systemd, which then names its file.
+fn is_journal_on_stderr() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    rustix::fs::fstat(io::stderr())
+        .is_ok_and(|file| stream == format!("{}:{}", file.st_dev, file.st_ino))
+}
+
+/// A format of lines, which puts their priority before them if they are for the journal.
+struct Line<F> {
+    format: F,
+    is_for_journal: bool,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Line<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if self.is_for_journal {
+            write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        }
+        self.format.format_event(context, writer, event)
+    }
+}
+
+/// Returns the priority of syslog for a level: `sd-daemon(3)`.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
 }
 
 /// Returns `true` if log lines have colours: on a terminal, unless `NO_COLOR` is set and not empty

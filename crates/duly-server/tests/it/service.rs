@@ -120,5 +120,4 @@ async fn counters_begin_at_zero_and_readiness_is_a_gauge() {
     }
     assert!(text.contains("duly_audit_findings_total{kind=\"file\"} "), "{text}");
     assert!(text.contains("\nduly_ready "), "{text}");
-    assert!(text.contains("\nduly_store_failed "), "{text}");
 }

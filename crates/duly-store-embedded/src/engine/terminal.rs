@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use duly_core::metric_names;
 use tokio::sync::watch;
 
 /// The reason, to read and to wait for. Clones share it.
@@ -28,7 +27,6 @@ impl Terminal {
         });
         if is_first {
             tracing::error!(reason = counts, "the store has ended");
-            metrics::gauge!(metric_names::STORE_FAILED).set(1.0);
         }
         counts
     }

@@ -7,6 +7,7 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
+    process::Command,
     time::{Instant, SystemTime},
 };
 
@@ -81,6 +82,21 @@ fn a_service_manager_learns_of_start_watchdog_and_stop() {
     let stopping = std::iter::repeat_with(receive).find(|message| message.trim() != "WATCHDOG=1");
     assert!(stopping.is_some_and(|message| message.contains("STOPPING=1")));
     assert_eq!(server.ended().0.code(), Some(0));
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let mut command = Command::new("sh");
+    let script = r#"JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr) exec "$0" "$@""#;
+    command.args(["-c", script, env!("CARGO_BIN_EXE_duly")]);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())]);
+    let mut server = Process::of(command);
+    server.address();
+    server.signal(Signal::TERM);
+    let (_, log) = server.ended();
+    let starts = |line: &str| line.starts_with("<6>") || line.starts_with("<4>");
+    assert!(log.contains("stopping") && log.lines().all(starts), "{log}");
 }
 
 #[test]

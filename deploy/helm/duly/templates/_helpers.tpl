@@ -163,17 +163,34 @@ are TOML.
 {{- if ne (int .Values.replicas) 1 }}
 {{- $errors = append $errors (printf "replicas is %v and must be 1 with store.type \"embedded\": a data directory has one server. For several nodes use store.type \"redis\" (values-redis.yaml)." .Values.replicas) }}
 {{- end }}
-{{- if .Values.store.redis.url }}
-{{- $errors = append $errors "store.redis.url has no effect with store.type \"embedded\": set store.type to \"redis\", or leave the URL empty." }}
+{{- with .Values.store.redis }}
+{{- range $name, $value := dict "url" .url "deployment" .deployment "password.existingSecret" .password.existingSecret "ca.existingSecret" .ca.existingSecret }}
+{{- if $value }}
+{{- $errors = append $errors (printf "store.redis.%s has no effect with store.type \"embedded\": leave it empty, or set store.type to \"redis\"." $name) }}
 {{- end }}
-{{- else if not .Values.store.redis.url }}
+{{- end }}
+{{- end }}
+{{- else }}
+{{- if not .Values.store.redis.url }}
 {{- $errors = append $errors "store.redis.url is empty: set the address of Redis or Valkey, such as rediss-cluster://duly@redis-0.redis:6379,redis-1.redis:6379." }}
+{{- end }}
+{{- range $key := list "backup_every" "backup_keep" "backups_max" }}
+{{- if hasKey (default dict $.Values.config.store) $key }}
+{{- $errors = append $errors (printf "config.store.%s has no effect with store.type \"redis\": back up Redis, and remove the key." $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if not (or .Values.auth.external .Values.tls.existingSecret) }}
 {{- $errors = append $errors "tls.existingSecret is empty: name a Secret of type kubernetes.io/tls with the certificate of the server. Only where a service mesh encrypts connections and checks callers, set auth.external to true instead." }}
 {{- end }}
 {{- if and (include "duly.hasRootKey" .) (not .Values.auth.rootKey.existingSecret) }}
 {{- $errors = append $errors "auth.rootKey.existingSecret is empty: name a Secret with a key that `duly key generate` printed. If the store has an administrator key already, set auth.rootKey.enabled to false instead." }}
+{{- end }}
+{{- if and .Values.auth.rootKey.enabled .Values.auth.rootKey.existingSecret (not (include "duly.hasRootKey" .)) }}
+{{- $errors = append $errors "auth.rootKey.existingSecret has no effect without keys: add \"keys\" to auth.mode, or leave it empty." }}
+{{- end }}
+{{- if and (has "mtls" (include "duly.authMode" . | fromJsonArray)) (not (dig "tls" "client_ca_file" "" .Values.config)) }}
+{{- $errors = append $errors "auth.mode has \"mtls\" and config.tls.client_ca_file is empty: name the file with the authority of the callers, and mount it with extraVolumes." }}
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (eq (include "duly.authMode" .) (toJson (list "keys"))) (not .Values.metrics.serviceMonitor.apiKey.existingSecret) }}
 {{- $errors = append $errors "metrics.serviceMonitor.apiKey.existingSecret is empty: metrics need a key. Name a Secret with a key that has the action `metrics`." }}
