@@ -15,7 +15,7 @@
 //!   it.
 //! * [`Sharded`] presents all shards of a store as one: it groups by shard, calls the shards, and merges.
 //! * [`conformance`] is the test suite that every store passes unchanged. Each test names the promise that
-//!   it proves.
+//!   it proves. It and [`memory`] are there with the feature `conformance`.
 //!
 //! The port does not know about sockets, HTTP or fairness between lanes. Start reading at [`Store`].
 
@@ -23,13 +23,16 @@ pub mod access;
 pub mod audit;
 pub mod claim;
 pub mod command;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod deployment;
 pub mod error;
 pub mod forecast;
+#[cfg(feature = "conformance")]
 pub mod memory;
 pub mod namespaces;
 pub mod query;
+#[cfg(feature = "conformance")]
 mod random;
 pub mod settle;
 mod sharded;
