@@ -72,7 +72,7 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
             tokio::time::sleep(EVERY).await;
             deployment.ping().await;
         }
-        deployment.poll().await;
+        deployment.count(&mut *deployment.counted.lock().await).await;
     }
 }
 
@@ -129,14 +129,19 @@ impl Deployment {
         }
     }
 
-    /// Counts the shards and checks their health.
+    async fn count(&self, counted: &mut LatestCount) {
+        let began = Instant::now();
+        self.sum_up(counted).await;
+        counted.ended = Some((Instant::now(), began.elapsed()));
+    }
+
+    /// Counts the shards and checks their health. The next request counts again.
     pub(crate) async fn poll(&self) {
-        self.count(&mut *self.counted.lock().await).await;
+        self.sum_up(&mut *self.counted.lock().await).await;
     }
 
     /// Sums up the shards, keeps the sums, and finishes unfinished changes.
-    async fn count(&self, counted: &mut LatestCount) {
-        let began = Instant::now();
+    async fn sum_up(&self, counted: &mut LatestCount) {
         let servers = self.router.owners().len();
         let mut newest = self.list.lock().clone();
         let (mut digests, mut states) = (BTreeSet::new(), Vec::new());
@@ -190,7 +195,6 @@ impl Deployment {
             };
         }
         self.ping().await;
-        counted.ended = Some((Instant::now(), began.elapsed()));
     }
 
     /// Returns the counts of one shard, the digest of the names and numbers of its namespaces, its list of
