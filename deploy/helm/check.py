@@ -197,20 +197,10 @@ REFUSED = {
         ),
         ["store.redis.password.existingSecret has no effect", "store.redis.deployment has no effect"],
     ),
-    "redis with backups": (
-        "values-redis.yaml",
-        merged(SECRETS, REDIS, {"config": {"store": {"backup_every": "1d"}}}),
-        ["config.store.backup_every has no effect"],
-    ),
     "a root key without keys": (
         "values-embedded.yaml",
         merged(MESH, {"auth": {"rootKey": {"existingSecret": "duly-root-key"}}}),
         ["auth.rootKey.existingSecret has no effect", "auth.mode"],
-    ),
-    "certificates of callers without their authority": (
-        "values-embedded.yaml",
-        merged(SECRETS, {"auth": {"mode": ["keys", "mtls"]}}),
-        ["config.tls.client_ca_file"],
     ),
     "a password in the URL": (
         "values-redis.yaml",

@@ -41,6 +41,15 @@ pub(crate) enum Cpu {
 }
 
 impl Cpu {
+    /// Returns the processor of this machine.
+    pub(crate) fn own() -> Result<Self> {
+        let own = std::env::consts::ARCH;
+        [Self::X86_64, Self::Aarch64]
+            .into_iter()
+            .find(|cpu| cpu.name() == own)
+            .with_context(|| format!("there are no packages for {own}"))
+    }
+
     /// Returns its name in the targets of Rust, and of the kernel.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -7,8 +7,9 @@
 //!    changelog, and the checksums.
 //! 4. Times in the files are that of the commit, and paths of the build machine are replaced. So two runs on the
 //!    same commit give the same bytes; `--twice` builds a second time and compares.
+//! 5. Packages are made again of the binaries of this machine's processor, and checked as in the test command
+//!    ([`crate::package::check`]).
 //!
-//! 5. The packages of this machine's processor are checked as in the test command ([`crate::package::check`]).
 
 mod notes;
 mod sbom;
@@ -63,10 +64,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let release = Release::read()?;
     let notes = notes::of(&release, options.trial)?;
     let dist = process::root().join("dist");
-    build(&release, &notes, &dist, options)?;
+    let mut binaries = build(&release, &notes, &dist, options)?;
     if options.twice {
         let second = process::root().join("target/dist-second");
-        build(&release, &notes, &second, options)?;
+        binaries = build(&release, &notes, &second, options)?;
         let sums = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS"));
         let (first, second) = (sums(&dist)?, sums(&second)?);
         if first != second {
@@ -76,7 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         }
         println!("both builds have the same bytes");
     }
-    Ok(Outcome::Passed)
+    let mut steps = Steps::default();
+    let failed = check(&binaries, &mut steps);
+    steps.print_times();
+    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
 }
 
 /// A kind of binary.
@@ -86,7 +90,8 @@ enum Libc {
     Musl,
 }
 
-fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Result<()> {
+fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Result<Binaries> {
+    let own_cpu = Cpu::own()?;
     let mut steps = Steps::default();
     if dist.exists() {
         fs::remove_dir_all(dist)?;
@@ -100,7 +105,7 @@ fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Resu
     steps.run("install the tools of the packages", package::install_tools)?;
     let (mut root, mut own_binaries) = (None, Vec::new());
     // The first binary runs here, and prints the manual pages of all.
-    let (own, others): (Vec<_>, Vec<_>) = CPUS.into_iter().partition(|(cpu, _)| is_own(*cpu));
+    let (own, others): (Vec<_>, Vec<_>) = CPUS.into_iter().partition(|(cpu, _)| *cpu == own_cpu);
     for (cpu, objcopy) in own.into_iter().chain(others.into_iter().filter(|_| !options.this_cpu)) {
         let missing = debian::install_missing(&[&objcopy], |name| {
             process::output(process::program(name).arg("--version")).is_ok()
@@ -112,7 +117,7 @@ fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Resu
             let name = format!("build {} with {libc:?}", cpu.name());
             let built = steps.run(&name, || compile(cpu, libc, &zig, &target))?;
             let binary = split(cpu, libc, &built, release, dist)?;
-            if is_own(cpu) {
+            if cpu == own_cpu {
                 own_binaries.push(binary.clone());
             }
             let root = match &root {
@@ -138,19 +143,12 @@ fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Resu
     steps.run("list the parts", || sbom::write(release, dist))?;
     fs::write(dist.join("RELEASE-NOTES.md"), notes)?;
     sums(dist)?;
-    if let [dynamic, r#static] = own_binaries.as_slice() {
-        let binaries = Binaries { dynamic: dynamic.clone(), r#static: r#static.clone() };
-        let failed = check(&binaries, &mut steps);
-        ensure!(failed == 0, "{failed} checks of the packages failed");
-    }
     steps.print_times();
     let list = process::output(process::program("ls").args(["-l", "--human-readable"]).arg(dist))?;
     println!("{list}");
-    Ok(())
-}
-
-fn is_own(cpu: Cpu) -> bool {
-    cpu.name() == std::env::consts::ARCH
+    let r#static = own_binaries.pop().context("no static binary")?;
+    let dynamic = own_binaries.pop().context("no dynamic binary")?;
+    Ok(Binaries { cpu: own_cpu, dynamic, r#static })
 }
 
 /// Returns a command of the binutils that know a processor.
@@ -254,7 +252,9 @@ fn archive(cpu: Cpu, binary: &Path, root: &Path, release: &Release, dist: &Path)
         let from = process::root().join(file);
         fs::copy(&from, folder.join(from.file_name().context("a file has a name")?))?;
     }
-    process::output(process::program("cp").arg("-r").arg(root.join("usr/share")).arg(&folder))?;
+    for pages in ["usr/share", "zsh"] {
+        process::output(process::program("cp").arg("-r").arg(root.join(pages)).arg(&folder))?;
+    }
     package::normalize(&folder, release)?;
     package::archive(&dist.join(format!("{name}.tar.gz")), &parent, &name, release)
 }

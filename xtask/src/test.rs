@@ -178,7 +178,8 @@ fn check_packages(duly: &Path, steps: &mut Steps) -> Result<u64> {
     // The same call as that of the torture runs, so nothing is built again: other binaries have other features.
     let built = process::build_binaries(Profile::Static, &["duly", TORTURE])?;
     let r#static = built.into_iter().next().context("cargo built no static binary")?;
-    let binaries = package::check::Binaries { dynamic: duly.to_owned(), r#static };
+    let binaries =
+        package::check::Binaries { cpu: package::Cpu::own()?, dynamic: duly.to_owned(), r#static };
     Ok(package::check::check(&binaries, steps))
 }
 

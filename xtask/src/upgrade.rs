@@ -16,7 +16,6 @@ mod places;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -219,24 +218,12 @@ fn configuration(older: &Build, newer: &Build) -> Result<()> {
     });
     let file = process::root().join(folder("every-key.toml"));
     fs::write(&file, keys.collect::<Vec<_>>().join("\n"))?;
-    let checked =
-        process::output(newer.command().args(["config", "check", "--config"]).arg(&file))?;
-    // Otherwise nothing was set.
+    let check = |build: &Build| {
+        process::output(build.command().args(["config", "check", "--config"]).arg(&file))
+    };
+    let checked = check(older)?;
     ensure!(checked.contains(" 0 defaults"), "the example has not every key: {checked}");
-    Ok(())
-}
-
-impl Build {
-    /// Returns a command of this build, without settings of this machine.
-    fn command(&self) -> Command {
-        let mut command = process::program(&self.duly);
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_str().is_some_and(|name| name.starts_with("DULY_")) {
-                command.env_remove(variable);
-            }
-        }
-        command
-    }
+    check(newer).map(drop)
 }
 
 /// Returns the log of the server that was started last.

@@ -125,7 +125,7 @@ metrics! {
     BACKUPS_TOTAL = "duly_backups_total" Counter ["outcome": BACKUP_OUTCOMES]
         "Scheduled backups. Label: outcome (made, failed).";
     BACKUP_DUE_TIMESTAMP_SECONDS = "duly_backup_due_timestamp_seconds" Gauge
-        "Unix time at which the next scheduled backup is due. In the past while one fails or does not end.";
+        "Unix time at which the next scheduled backup is due. In the past while a due one fails or does not end.";
     START_TIME_SECONDS = "duly_start_time_seconds" Gauge
         "Time at which the process started its server, in seconds since 1970.";
     TRACE_SPANS_TOTAL = "duly_trace_spans_total" Counter ["outcome": TRACE_OUTCOMES]

@@ -38,8 +38,8 @@ const PART: u32 = 10;
 pub(crate) struct LatestCount {
     /// Its end, and its duration.
     ended: Option<(Instant, Duration)>,
-    /// The counts of each shard at its last reply. A shard that is down keeps them, so that its dead letters do
-    /// not count as new ones once it replies again.
+    /// The counts of each shard at its last reply to this process. A shard that is down keeps them, so that its
+    /// dead letters do not count as new ones once it replies again.
     shards: BTreeMap<ShardId, Health>,
 }
 

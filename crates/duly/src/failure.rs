@@ -6,7 +6,9 @@
 
 use std::{fmt, io, io::Write as _, process::ExitCode};
 
+use duly_server::telemetry::logging;
 use serde_json::json;
+use tracing::Level;
 
 use crate::output::{Format, OutputStream, Tone, text};
 
@@ -89,7 +91,7 @@ impl Failure {
             Format::Json | Format::Ndjson => self.document(),
         };
         // If stderr is closed, the error cannot be printed.
-        writeln!(io::stderr(), "{text}").ok();
+        write!(io::stderr(), "{}", logging::message(Level::ERROR, &format!("{text}\n"))).ok();
         ExitCode::from(if matches!(self, Self::Usage(_)) { USAGE } else { FAILED })
     }
 

@@ -20,6 +20,8 @@ use std::{
 };
 
 use clap::ValueEnum;
+use duly_server::telemetry::logging;
+use tracing::Level;
 
 use crate::{Outcome, failure::Failure};
 
@@ -43,7 +45,8 @@ pub(crate) fn note(notice: &str) {
 pub(crate) fn warn(sentence: &str) {
     let label = OutputStream::stderr().paint(Tone::Warning, "warning:");
     // If stderr is closed, the warning is lost.
-    writeln!(io::stderr(), "{label} {}", text::lines(sentence)).ok();
+    let text = format!("{label} {}\n", text::lines(sentence));
+    write!(io::stderr(), "{}", logging::message(Level::WARN, &text)).ok();
 }
 
 /// Prints results.

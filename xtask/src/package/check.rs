@@ -47,6 +47,8 @@ const CHECKERS: [Tool; 6] = [
 
 /// The binaries that the packages are made of.
 pub(crate) struct Binaries {
+    /// The processor of both.
+    pub(crate) cpu: Cpu,
     /// One that runs here, for the `.deb` and the `.rpm`.
     pub(crate) dynamic: PathBuf,
     /// The static one, for the image.
@@ -56,8 +58,11 @@ pub(crate) struct Binaries {
 /// Builds the binaries, and makes and checks the packages.
 pub(crate) fn run() -> Result<Outcome> {
     let built = process::build_binaries(Profile::Static, &["duly"])?.pop();
-    let binaries =
-        Binaries { dynamic: process::build_duly()?, r#static: built.context("no static binary")? };
+    let binaries = Binaries {
+        cpu: Cpu::own()?,
+        dynamic: process::build_duly()?,
+        r#static: built.context("no static binary")?,
+    };
     let failed = check(&binaries, &mut Steps::default());
     Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
 }
@@ -76,10 +81,10 @@ pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> u64 {
         return CHECKS;
     }
     let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
-        ("the .deb", &|| deb(&binaries.dynamic)),
-        ("the .rpm", &|| rpm(&binaries.dynamic)),
+        ("the .deb", &|| deb(binaries.cpu, &binaries.dynamic)),
+        ("the .rpm", &|| rpm(binaries.cpu, &binaries.dynamic)),
         ("the unit of systemd", &unit),
-        ("the image", &|| container(&binaries.r#static)),
+        ("the image", &|| container(binaries.cpu, &binaries.r#static)),
         ("the Helm chart", &|| helm(&binaries.dynamic)),
         ("the alerts", &alerts),
     ];
@@ -100,12 +105,11 @@ fn stripped(binary: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn deb(binary: &Path) -> Result<()> {
+fn deb(cpu: Cpu, binary: &Path) -> Result<()> {
     let first = Release::read()?;
     let second = Release { version: format!("{}+next", first.version), ..first.clone() };
     let (binary, root, out) = (stripped(binary)?, stage(binary, &first)?, empty("deb")?);
-    let make =
-        |release: &Release| linux_package(Format::Deb, Cpu::X86_64, &binary, &root, release, &out);
+    let make = |release: &Release| linux_package(Format::Deb, cpu, &binary, &root, release, &out);
     let (package, next) = (make(&first)?, make(&second)?);
     let mut lintian = process::program("lintian");
     lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0"]);
@@ -120,10 +124,10 @@ fn deb(binary: &Path) -> Result<()> {
     chroot::run(DEB, &debian, &[])
 }
 
-fn rpm(binary: &Path) -> Result<()> {
+fn rpm(cpu: Cpu, binary: &Path) -> Result<()> {
     let release = Release::read()?;
     let (binary, root, out) = (stripped(binary)?, stage(binary, &release)?, empty("rpm")?);
-    let package = linux_package(Format::Rpm, Cpu::X86_64, &binary, &root, &release, &out)?;
+    let package = linux_package(Format::Rpm, cpu, &binary, &root, &release, &out)?;
     let query = |what: &[&str]| {
         process::output(
             process::program("rpm").args(["-qp", "--nosignature"]).args(what).arg(&package),
@@ -153,10 +157,10 @@ fn unit() -> Result<()> {
     Ok(())
 }
 
-fn container(binary: &Path) -> Result<()> {
+fn container(cpu: Cpu, binary: &Path) -> Result<()> {
     let release = Release::read()?;
     let out = empty("container")?;
-    let file = image(Cpu::X86_64, &stripped(binary)?, &release, &out)?;
+    let file = image(cpu, &stripped(binary)?, &release, &out)?;
     let layout = out.join("layout");
     let bytes = fs::metadata(&file)?.len();
     let unpacked = out.join("image.tar");

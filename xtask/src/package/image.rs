@@ -1,5 +1,4 @@
-//! The container image: the static binary, the certificates of public authorities, and nothing else. The archive is
-//! the one that every version of Docker and Podman loads, under the name `duly:VERSION`.
+//! The container image: the static binary, the certificates of public authorities, and licences. The archive is the one that every version of Docker and Podman loads, under the name `duly:VERSION`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -32,6 +31,7 @@ pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> R
     fs::create_dir_all(root.join("usr/bin"))?;
     fs::copy(binary, root.join("usr/bin/duly")).context("no binary")?;
     write("usr/share/doc/duly/third-party-licences", &licences::of_dependencies()?)?;
+    fs::copy(process::root().join("LICENSE"), root.join("usr/share/doc/duly/LICENSE"))?;
     let data = root.join("var/lib/duly");
     let own = [data.join("backups"), data, root.join("run/duly")];
     for folder in &own {

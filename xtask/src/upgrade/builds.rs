@@ -43,9 +43,14 @@ impl Build {
         self.cargo_build(&["--package", "duly-client", "--examples"])
     }
 
+    /// Returns a command of this build.
+    pub(super) fn command(&self) -> Command {
+        without_settings(&self.duly)
+    }
+
     /// Returns a command that runs an example.
     pub(super) fn example(&self, name: &str) -> Command {
-        process::program(self.checkout.join("target/release/examples").join(name))
+        without_settings(&self.checkout.join("target/release/examples").join(name))
     }
 
     fn cargo_build(&self, args: &[&str]) -> Result<()> {
@@ -53,6 +58,17 @@ impl Build {
         build.args(args).current_dir(&self.checkout);
         process::run_or_fail(build.env("CARGO_TARGET_DIR", self.checkout.join("target")))
     }
+}
+
+/// Returns a command without the settings of this machine.
+fn without_settings(program: &Path) -> Command {
+    let mut command = process::program(program);
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_str().is_some_and(|name| name.starts_with("DULY_")) {
+            command.env_remove(variable);
+        }
+    }
+    command
 }
 
 /// Returns the newest release tag of another version than this one.

@@ -2,6 +2,7 @@
 //! begin with their priority, so that `journalctl -p warning` finds them.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fmt,
     io::{self, IsTerminal as _},
@@ -53,11 +54,11 @@ pub fn init(filter: &str, format: Format) -> bool {
     let is_for_journal = is_journal_on_stderr();
     match format {
         Format::Text => {
-            builder.event_format(Line { format: format::format(), is_for_journal }).try_init()
+            builder.event_format(Lines { format: format::format(), is_for_journal }).try_init()
         }
         Format::Json => builder
             .json()
-            .event_format(Line { format: format::format().json(), is_for_journal })
+            .event_format(Lines { format: format::format().json(), is_for_journal })
             .try_init(),
     }
     .is_ok()
@@ -70,13 +71,13 @@ fn is_journal_on_stderr() -> bool {
         .is_ok_and(|file| stream == format!("{}:{}", file.st_dev, file.st_ino))
 }
 
-/// A format of lines, which puts their priority before them if they are for the journal.
-struct Line<F> {
+/// Formats events. For the journal, each line begins with the priority of its event.
+struct Lines<F> {
     format: F,
     is_for_journal: bool,
 }
 
-impl<S, N, F> FormatEvent<S, N> for Line<F>
+impl<S, N, F> FormatEvent<S, N> for Lines<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -88,11 +89,23 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        if self.is_for_journal {
-            write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        if !self.is_for_journal {
+            return self.format.format_event(context, writer, event);
         }
-        self.format.format_event(context, writer, event)
+        let mut text = String::new();
+        self.format.format_event(context, Writer::new(&mut text), event)?;
+        writer.write_str(&with_priority(*event.metadata().level(), &text))
     }
+}
+
+/// Returns a message for standard error. For the journal, each line begins with the priority of `level`.
+pub fn message(level: Level, text: &str) -> Cow<'_, str> {
+    if is_journal_on_stderr() { with_priority(level, text).into() } else { text.into() }
+}
+
+fn with_priority(level: Level, text: &str) -> String {
+    let priority = priority(level);
+    text.lines().map(|line| format!("<{priority}>{line}\n")).collect()
 }
 
 /// Returns the priority of syslog for a level: `sd-daemon(3)`.

@@ -88,15 +88,18 @@ fn a_service_manager_learns_of_start_watchdog_and_stop() {
 fn lines_for_the_journal_begin_with_their_priority() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let mut command = Command::new("sh");
-    let script = r#"JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr) exec "$0" "$@""#;
+    let script = r#"export JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr)
+        "$0" serve --config /missing.toml
+        exec "$0" "$@""#;
     command.args(["-c", script, env!("CARGO_BIN_EXE_duly")]);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())]);
     let mut server = Process::of(command);
     server.address();
     server.signal(Signal::TERM);
     let (_, log) = server.ended();
-    let starts = |line: &str| line.starts_with("<6>") || line.starts_with("<4>");
-    assert!(log.contains("stopping") && log.lines().all(starts), "{log}");
+    let starts = |line: &str| ["<3>", "<4>", "<6>"].iter().any(|it| line.starts_with(it));
+    assert!(log.contains("<3>error:") && log.contains("stopping"), "{log}");
+    assert!(log.lines().all(starts), "{log}");
 }
 
 #[test]

@@ -170,15 +170,8 @@ are TOML.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- else }}
-{{- if not .Values.store.redis.url }}
+{{- else if not .Values.store.redis.url }}
 {{- $errors = append $errors "store.redis.url is empty: set the address of Redis or Valkey, such as rediss-cluster://duly@redis-0.redis:6379,redis-1.redis:6379." }}
-{{- end }}
-{{- range $key := list "backup_every" "backup_keep" "backups_max" }}
-{{- if hasKey (default dict $.Values.config.store) $key }}
-{{- $errors = append $errors (printf "config.store.%s has no effect with store.type \"redis\": back up Redis, and remove the key." $key) }}
-{{- end }}
-{{- end }}
 {{- end }}
 {{- if not (or .Values.auth.external .Values.tls.existingSecret) }}
 {{- $errors = append $errors "tls.existingSecret is empty: name a Secret of type kubernetes.io/tls with the certificate of the server. Only where a service mesh encrypts connections and checks callers, set auth.external to true instead." }}
@@ -188,9 +181,6 @@ are TOML.
 {{- end }}
 {{- if and .Values.auth.rootKey.enabled .Values.auth.rootKey.existingSecret (not (include "duly.hasRootKey" .)) }}
 {{- $errors = append $errors "auth.rootKey.existingSecret has no effect without keys: add \"keys\" to auth.mode, or leave it empty." }}
-{{- end }}
-{{- if and (has "mtls" (include "duly.authMode" . | fromJsonArray)) (not (dig "tls" "client_ca_file" "" .Values.config)) }}
-{{- $errors = append $errors "auth.mode has \"mtls\" and config.tls.client_ca_file is empty: name the file with the authority of the callers, and mount it with extraVolumes." }}
 {{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (eq (include "duly.authMode" .) (toJson (list "keys"))) (not .Values.metrics.serviceMonitor.apiKey.existingSecret) }}
 {{- $errors = append $errors "metrics.serviceMonitor.apiKey.existingSecret is empty: metrics need a key. Name a Secret with a key that has the action `metrics`." }}
