@@ -230,6 +230,9 @@ fn is_stale(
 }
 
 /// Returns the latest end that the lease can have had when this was settled.
+///
+/// A lease lasts by the boot clock, which the store reads after the wall clock. So it may last longer than its holder
+/// was told, by as much as the clocks moved during the claim.
 fn lease_end_ms(life: &[Answered], claim: &Answered, settle: &Answered) -> u64 {
     let Event::Claimed { token: of, leased_until_ms, .. } = &claim.event else {
         return 0;
@@ -244,5 +247,6 @@ fn lease_end_ms(life: &[Answered], claim: &Answered, settle: &Answered) -> u64 {
         }
         _ => None,
     });
-    extended.fold(*leased_until_ms, u64::max)
+    let granted = leased_until_ms + claim.after_ms.saturating_sub(claim.before_ms);
+    extended.fold(granted, u64::max)
 }
