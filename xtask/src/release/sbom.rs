@@ -31,14 +31,12 @@ pub(super) fn write(release: &Release, dist: &Path) -> Result<()> {
     let file = format!("{name}.json");
     let written = process::root().join("crates/duly").join(&file);
     let text = fs::read_to_string(&written).context("cyclonedx wrote no list")?;
-    // The crates of the workspace have the path of the checkout in their references.
-    let text = text.replace(&process::root().display().to_string(), "/duly");
-    fs::write(dist.join(&file), text)?;
-    fs::remove_file(&written)?;
     // It writes a list for each crate of the workspace.
-    let members = process::git(&["ls-files", "--others", &format!("*/{file}"), &file])?;
-    for list in members.lines() {
+    let written = [format!("crates/*/{file}"), format!("xtask/{file}")];
+    for list in process::git(&["ls-files", "--others", &written[0], &written[1]])?.lines() {
         fs::remove_file(process::root().join(list))?;
     }
-    Ok(())
+    // The crates of the workspace have the path of the checkout in their references.
+    let text = text.replace(&process::root().display().to_string(), "/duly");
+    fs::write(dist.join(&file), text).context("cannot write the list")
 }
