@@ -1,4 +1,5 @@
-//! The container image: the static binary, the certificates of public authorities, and licences. The archive is the one that every version of Docker and Podman loads, under the name `duly:VERSION`.
+//! The container image: the static binary, the certificates of public authorities, and licences. The archive is the one
+//! that every version of Docker and Podman loads, under the name `duly:VERSION`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
