@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duly_store::conformance::ManualClock;
 use duly_store_embedded::backup::{BackupError, BackupReport};
+use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
 use crate::http::BackupLimits;
@@ -74,7 +75,19 @@ fn the_newest_backups_and_those_of_operators_are_kept() {
     step("05:30:00").unwrap_err();
     let kept = ["before-the-upgrade", &at("00-00-00"), &at("02-00-00"), &at("03-00-00")];
     assert_eq!(names(dir.path()), kept, "as many as are to be kept stay after a failure");
-    assert_eq!(step("05:40:00"), Ok(Some(1)));
+    // The published time is in the past until the backup is made.
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let announced = |now: &str, due: &str| {
+        let outcome = metrics::with_local_recorder(&recorder, || step(now));
+        let line =
+            format!("{} {}", names::BACKUP_DUE_TIMESTAMP_SECONDS, time(due).unix_ms() / 1_000);
+        let text = recorder.handle().render();
+        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+        outcome
+    };
+    fails.store(1, Ordering::Relaxed);
+    announced("05:35:00", "04:00:00").unwrap_err();
+    assert_eq!(announced("05:40:00", "06:40:00"), Ok(Some(1)));
     assert_eq!(step("06:00:00"), Ok(None));
     assert_eq!(step("06:40:00"), Ok(Some(1)));
     assert_eq!(made.load(Ordering::Relaxed), 2);

@@ -1,10 +1,18 @@
 //! Counts over all shards, which a request brings up to date.
 
-use duly_core::Millis;
-use duly_store::{Outcome, Store};
+use duly_core::{
+    Incarnation, Millis, NamespaceName, Schedule, Settings, Timer, schedule::When, shard::ShardId,
+    timer::DeadLetterReason,
+};
+use duly_store::{
+    Answer, Command, Operation, Outcome, Store,
+    conformance::ManualClock,
+    namespaces::{Put, Secrets},
+};
+use duly_store_redis::RedisStore;
 
 use crate::{
-    calls::{open, options, schedule},
+    calls::{id, open, options, schedule},
     server::Server,
 };
 
@@ -44,4 +52,30 @@ async fn a_shard_that_is_down_keeps_its_counts() {
     let health = store.health();
     assert_eq!(health.pending, 5, "{health:?}");
     assert!(!health.not_ready.is_empty(), "{health:?}");
+}
+
+/// A script counts 100 namespaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn full_namespaces_are_counted_over_all_pages() {
+    let server = Server::start(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let store = RedisStore::open(&options(&url, 1)).await.expect("the store opens");
+    let mut settings = Settings::default();
+    settings.limits.max_dead = 1;
+    for number in 0..101 {
+        let namespace = NamespaceName::new(&format!("n{number}")).expect("a name");
+        let put = Put::Replace { settings: Box::new(settings.clone()), secrets: Secrets::Set };
+        store.put_namespace(namespace.clone(), put).await.expect("settings are written");
+        let schedule = Schedule::new(id("a"), When::After(Millis::ZERO));
+        let now = ManualClock::START;
+        let mut timer = Timer::new(schedule, now, Incarnation(1)).expect("a timer");
+        timer.mark_dead_letter(now, DeadLetterReason::AttemptsSpent);
+        let operation = Operation::Import { timer: Box::new(timer) };
+        let command = Command { namespace, operation, answer: Answer::Brief };
+        let outcomes = store.apply(ShardId(0), vec![command]).await.expect("an answer");
+        assert!(matches!(outcomes[0], Outcome::Created(_)), "{outcomes:?}");
+    }
+    store.poll().await;
+    let health = store.health();
+    assert_eq!((health.dead, health.namespaces_dead_full), (101, 101));
 }
