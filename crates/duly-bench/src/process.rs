@@ -111,7 +111,11 @@ impl Server {
                 bail!("the server ended with {status} before it was ready; see its log");
             }
             if Instant::now() > deadline {
-                bail!("the server was not ready within {patience:?}; last: {answer:?}");
+                let last = match answer {
+                    Ok(response) => String::from_utf8_lossy(&response.body).into_owned(),
+                    Err(error) => error.to_string(),
+                };
+                bail!("the server was not ready within {patience:?}; it last said: {last}");
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

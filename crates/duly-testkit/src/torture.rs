@@ -133,8 +133,9 @@ pub enum Store {
 const RATE: u32 = 400;
 
 /// File sizes so small that segments roll, checkpoints are taken and files are rewritten all the
-/// time.
-const SMALL_FILES: &[(&str, &str)] = &[
+/// time; and no share of the disk that is kept free.
+const SETTINGS: &[(&str, &str)] = &[
+    ("DULY_STORE__MIN_FREE_PERCENT", "0"),
     ("DULY_STORE__SEGMENT_BYTES", "256KiB"),
     ("DULY_STORE__CHECKPOINT_BYTES", "256KiB"),
     ("DULY_STORE__YOUNG_BYTES", "256KiB"),
@@ -151,7 +152,7 @@ pub async fn run(options: &Options) -> Result<Report> {
         data: Some(dir.path().join("data")),
         log: dir.path().join("server.log"),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        settings: process::settings(SMALL_FILES),
+        settings: process::settings(SETTINGS),
         network: Arc::new(Here),
     };
     let outcome = drive(options, &start).await;

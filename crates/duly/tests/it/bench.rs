@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Process, Server, run};
+use crate::harness::{Process, Ran, Server, duly, run};
 
 /// Options of a small run.
 const TINY: [&str; 3] = ["--no-baselines", "--output", "json"];
@@ -17,6 +17,12 @@ fn tiny(server: &Server, subject: &str, transport: &str, more: &[&str]) -> Value
     let report = server.run(&args).json();
     assert_clean(&report);
     report
+}
+
+/// Runs a small benchmark that starts its own server or store, and returns its report.
+#[track_caller]
+fn measured(args: &[&str]) -> Value {
+    Ran::from(duly().args(args).output().expect("duly starts")).json()
 }
 
 #[track_caller]
@@ -129,7 +135,7 @@ fn after_a_kill_nothing_acknowledged_is_missing() {
         let mut args = recovery.to_vec();
         args.extend(TINY);
         args.extend(["--transport", transport]);
-        let report = run(&args).json();
+        let report = measured(&args);
         assert_clean(&report);
         assert!(figure(&report, "from start to ready") > 0.0, "{report}");
         assert!(figure(&report, "from start to the first call answered") > 0.0, "{report}");
@@ -192,7 +198,7 @@ fn self_started_server_is_measured_and_plotted() {
     let mut args = vec!["bench", "ingest", "--timers", "500"];
     args.extend(TINY);
     args.extend(["--dir", dir.to_str().expect("UTF-8"), "--plot", plot.to_str().expect("UTF-8")]);
-    let report = run(&args).json();
+    let report = measured(&args);
     assert_counts(&report, &[("acknowledged", 500)]);
     let figures = report["figures"].to_string();
     for name in ["scheduled", "CPU of the server, each", "resident memory of the server, peak"] {
@@ -241,7 +247,7 @@ fn store_in_this_process_is_measured_without_a_server() {
         let mut args = vec!["bench", subject, "--transport", "in-process", "--dir", dir];
         args.extend(TINY);
         args.extend(more);
-        let report = run(&args).json();
+        let report = measured(&args);
         assert_clean(&report);
         assert_counts(&report, &[(count, 300), ("refused", 0), ("lost", 0)]);
     }
@@ -252,7 +258,7 @@ fn store_in_this_process_is_measured_without_a_server() {
 fn size_reports_memory_disk_idle_cpu_and_starts() {
     let mut args = vec!["bench", "size", "--timers", "5000", "--seconds", "1"];
     args.extend(TINY);
-    let report = run(&args).json();
+    let report = measured(&args);
     assert_clean(&report);
     assert_counts(&report, &[("acknowledged", 5_000), ("cancelled", 4_500), ("refused", 0)]);
     for name in [

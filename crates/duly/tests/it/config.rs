@@ -47,7 +47,7 @@ fn programs_get_a_configuration_as_documents() {
             "is_right": true,
             "file": text(&file),
             "from_file": 2,
-            "from_environment": 1,
+            "from_environment": 2,
             "from_flags": 1,
             "defaults": defaults,
         })
@@ -55,7 +55,7 @@ fn programs_get_a_configuration_as_documents() {
 
     let shown = json(&["config", "show"]);
     let keys = shown["keys"].as_array().expect("a list");
-    assert_eq!(keys.len() as u64, defaults + 4, "{shown}");
+    assert_eq!(keys.len() as u64, defaults + 5, "{shown}");
     let from_file = |line: u64| json!({ "kind": "file", "file": text(&file), "line": line });
     for (key, value, origin) in [
         ("server.listen", json!(["[::1]:1"]), json!({ "kind": "flag", "flag": "--listen" })),

@@ -62,9 +62,37 @@ impl Ran {
     }
 }
 
-/// Returns the binary, without settings of the machine that runs the tests.
+/// The path of the binary.
+const BINARY: &str = env!("CARGO_BIN_EXE_duly");
+
+/// Variables with which a server accepts timers until the disk is full.
+pub(crate) const WITHOUT_RESERVE: [(&str, &str); 2] =
+    [("DULY_STORE__MIN_FREE_BYTES", "0"), ("DULY_STORE__MIN_FREE_PERCENT", "0")];
+
+/// Returns the binary, without settings of the machine that runs the tests. As a server it keeps no
+/// disk space in reserve.
 pub(crate) fn duly() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_duly"));
+    let mut command = independent(BINARY);
+    command.envs(WITHOUT_RESERVE);
+    command
+}
+
+/// Returns a command that starts a node of the deployment at this URL.
+pub(crate) fn node(url: &str) -> Command {
+    let mut command = independent(BINARY);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
+    command
+}
+
+/// Returns a shell that runs this script, with the environment of [`duly`]. `$0` is the binary.
+pub(crate) fn shell(script: &str) -> Command {
+    let mut shell = independent("sh");
+    shell.args(["-c", script, BINARY]).envs(WITHOUT_RESERVE);
+    shell
+}
+
+fn independent(program: &str) -> Command {
+    let mut command = Command::new(program);
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -74,7 +102,7 @@ pub(crate) fn duly() -> Command {
 
 /// Runs a command that calls no server.
 pub(crate) fn run(args: &[&str]) -> Ran {
-    duly().args(args).output().expect("duly starts").into()
+    independent(BINARY).args(args).output().expect("duly starts").into()
 }
 
 /// A child whose stdout is read line by line; killed at the end.
@@ -203,8 +231,7 @@ impl Server {
 
     /// Starts a node of the deployment at this URL, with these variables of the environment.
     pub(crate) fn on_store_with(url: &str, settings: &[(&str, &str)]) -> Self {
-        let mut command = duly();
-        command.args(["serve", "--store", url, "--listen", "127.0.0.1:0"]);
+        let mut command = node(url);
         command.env("DULY_STORE__ALLOW", "no_replicas").envs(settings.iter().copied());
         Self::of(Process::of(command))
     }

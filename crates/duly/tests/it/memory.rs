@@ -21,6 +21,8 @@ use std::{
 
 use tempfile::TempDir;
 
+use crate::harness::WITHOUT_RESERVE;
+
 const MIB: usize = 1024 * 1024;
 /// Memory of the control group.
 const LIMIT_BYTES: usize = 512 * MIB;
@@ -100,8 +102,7 @@ impl Limited {
         let child = Command::new("sh")
             .args(["-c", &script])
             .env("DULY_LOG__LEVEL", "error")
-            .env("DULY_STORE__MIN_FREE_BYTES", "0")
-            .env("DULY_STORE__MIN_FREE_PERCENT", "0")
+            .envs(WITHOUT_RESERVE)
             .stdout(Stdio::null())
             .spawn()
             .expect("sh starts");

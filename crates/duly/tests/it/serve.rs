@@ -7,13 +7,12 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
-    process::Command,
     time::{Instant, SystemTime},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::harness::{DEADLINE, Process, Ran, Server, duly, run, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, duly, run, shell, text};
 
 #[test]
 fn start_report_has_address_data_directory_and_counts() {
@@ -87,11 +86,11 @@ fn a_service_manager_learns_of_start_watchdog_and_stop() {
 #[test]
 fn lines_for_the_journal_begin_with_their_priority() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
-    let mut command = Command::new("sh");
-    let script = r#"export JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr)
+    let mut command = shell(
+        r#"export JOURNAL_STREAM=$(stat -L -c %d:%i /dev/stderr)
         "$0" serve --config /missing.toml
-        exec "$0" "$@""#;
-    command.args(["-c", script, env!("CARGO_BIN_EXE_duly")]);
+        exec "$0" "$@""#,
+    );
     command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())]);
     let mut server = Process::of(command);
     server.address();
@@ -199,17 +198,10 @@ fn a_certificate_without_its_key_is_refused_at_startup() {
 fn low_open_file_limit_is_logged_at_startup() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let serve = |files: &str, connections: &str| {
-        let mut limited = duly();
-        let serve = ["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())];
-        let mut shell = std::process::Command::new("sh");
-        shell.env_clear();
-        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
-        shell.args(["-c", &script]).arg(limited.get_program()).args(serve);
+        let mut limited = shell(&format!("ulimit -n {files} && exec \"$0\" \"$@\""));
+        limited.args(["serve", "--listen", "127.0.0.1:0", "--data", text(directory.path())]);
         limited.env("DULY_SERVER__CONNECTIONS_MAX", connections);
-        for (name, value) in limited.get_envs() {
-            shell.env(name, value.unwrap_or_default());
-        }
-        let mut server = Process::of(shell);
+        let mut server = Process::of(limited);
         server.address();
         server.signal(Signal::TERM);
         server.ended().1
@@ -227,11 +219,10 @@ fn low_open_file_limit_is_logged_at_startup() {
 fn idle_connections_take_no_files_from_the_store() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let data = directory.path().join("data");
-    let mut shell = std::process::Command::new("sh");
-    shell.env_clear().env("DULY_STORE__SEGMENT_BYTES", "1MiB");
-    shell.args(["-c", "ulimit -n 300 && exec \"$0\" \"$@\""]).arg(duly().get_program());
-    shell.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
-    let mut server = Process::of(shell);
+    let mut limited = shell("ulimit -n 300 && exec \"$0\" \"$@\"");
+    limited.env("DULY_STORE__SEGMENT_BYTES", "1MiB");
+    limited.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&data)]);
+    let mut server = Process::of(limited);
     let (url, _) = server.address();
     let address = url.strip_prefix("http://").expect("an address");
     let mut idle: Vec<_> =
@@ -319,10 +310,9 @@ fn a_store_that_ended_makes_it_exit_74_and_log_the_cause_last() {
     let data = text(&data);
     // Writing above the file size limit would kill the process by a signal; the trap turns this into a
     // failed write.
-    let mut shell = std::process::Command::new("sh");
-    shell.env_clear().args(["-c", "trap '' 25; exec \"$0\" \"$@\""]).arg(duly().get_program());
-    shell.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
-    let mut server = Process::of(shell);
+    let mut limited = shell("trap '' 25; exec \"$0\" \"$@\"");
+    limited.args(["serve", "--listen", "127.0.0.1:0", "--data", data]);
+    let mut server = Process::of(limited);
     let (url, _) = server.address();
     let call = |args: &[&str]| -> Ran {
         duly().args(args).env("DULY_SERVER", &url).output().expect("duly starts").into()

@@ -4,14 +4,13 @@ use std::{
     fs,
     net::TcpListener,
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 
 use crate::{
-    harness::{DEADLINE, Process, Ran, Server, duly, run, text},
+    harness::{DEADLINE, Process, Ran, Server, duly, run, shell, text},
     tools::are_there,
 };
 
@@ -221,9 +220,7 @@ fn run_script(script: &str, replaced: &[(&str, &str)]) -> Ran {
     });
     let binaries = Path::new(env!("CARGO_BIN_EXE_duly")).parent().expect("a folder");
     let path = format!("{}:{}", text(binaries), std::env::var("PATH").expect("a path"));
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).env("PATH", path).env_remove("DULY_SERVER");
-    shell.output().expect("sh starts").into()
+    shell(&script).env("PATH", path).output().expect("sh starts").into()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal};
 
 use super::terminals::Place;
-use crate::harness::DEADLINE;
+use crate::harness::{DEADLINE, WITHOUT_RESERVE};
 
 /// Printed when a command has ended.
 const END: &str = "~~ the command has ended ~~";
@@ -34,6 +34,7 @@ impl<'a> Shell<'a> {
             .env("PATH", format!("{}:{path}", Place::programs().display()))
             .env("DULY_SERVER", format!("http://{}", place.server()))
             .env("DULY_SERVER__LISTEN", place.server())
+            .envs(WITHOUT_RESERVE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)

@@ -8,14 +8,12 @@ use duly_redis_testkit::{
     server::{self, free_port, tell},
 };
 
-use crate::harness::{Process, Ran, Server, duly};
+use crate::harness::{Process, Ran, Server, node};
 
 #[track_caller]
 fn refused(env: &[(&str, &str)], url: &str) -> String {
-    let mut command = duly();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
-    command.envs(env.iter().copied());
-    let message = Ran::from(command.output().expect("duly starts")).refused(1);
+    let ran = node(url).envs(env.iter().copied()).output();
+    let message = Ran::from(ran.expect("duly starts")).refused(1);
     assert!(!message.contains("secret"), "{message}");
     // Warnings about weaker settings come before it.
     let is_one = message.lines().filter(|line| line.starts_with("error: ")).count() == 1;
@@ -61,9 +59,7 @@ fn lossy_settings_are_refused_unless_allowed() {
     let server = server::Server::start(&["--appendonly", "no"]);
     check(&server.url(), &["appendonly is off", "`no_append_only`", "store.allow"]);
     let start = |allow: &str| {
-        let mut command = duly();
-        let url = server.url();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+        let mut command = node(&server.url());
         command.env("DULY_STORE__ALLOW", allow);
         Process::of(command)
     };
@@ -79,7 +75,7 @@ fn lossy_settings_are_refused_unless_allowed() {
 #[test]
 fn weaker_settings_are_logged() {
     let server = server::Server::start(&["--appendfsync", "everysec"]);
-    let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &server.url()]);
+    let mut node = Process::of(node(&server.url()));
     node.address();
     node.signal(rustix::process::Signal::TERM);
     let (_, stderr) = node.ended();

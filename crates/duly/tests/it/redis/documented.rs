@@ -4,7 +4,7 @@ use std::fs;
 
 use duly_redis_testkit::server::{Server, free_port, tell};
 
-use crate::harness::{Process, Server as Node, duly, run, text};
+use crate::harness::{Process, Server as Node, node, run, text};
 
 fn read(path: &str) -> String {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -80,8 +80,7 @@ fn documented_redis_settings_raise_no_warning() {
     while tell(port, &format!("CLUSTER REPLICATE {id}")) != "+OK" {}
     // The node waits until the replica follows.
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
-    let mut command = duly();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    let mut command = node(&url);
     command.env("DULY_STORE__MIN_REPLICAS", "1");
     let mut node = Process::of(command);
     node.address();
@@ -125,7 +124,7 @@ fn compose_file_commands_and_variables_exist() {
     let at = words.iter().position(|word| *word == "--appendonly").expect("it is set");
     let server = Server::start(&words[at..]);
     let url = server.url();
-    let mut node = Process::start(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    let mut node = Process::of(node(&url));
     node.address();
     node.signal(rustix::process::Signal::TERM);
     let (_, stderr) = node.ended();

@@ -5,7 +5,7 @@ use std::{fs, process::Command};
 use duly_redis_testkit::server::{Server, free_port};
 use rustix::process::Signal;
 
-use crate::harness::{Process, Ran, duly, text};
+use crate::harness::{Process, Ran, duly, node, text};
 
 const PASSWORD: &str = "top/s@cret:%";
 const ENCODED: &str = "top%2Fs%40cret%3A%25";
@@ -18,8 +18,7 @@ fn shows_nothing(said: &str) {
 
 /// Starts a node and stops it; returns its whole output.
 fn all_it_says(env: &[(&str, &str)], url: &str) -> String {
-    let mut command = duly();
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
+    let mut command = node(url);
     command.env("DULY_LOG__LEVEL", "trace").envs(env.iter().copied());
     let mut node = Process::of(command);
     let (server, mut opening) = node.address();
@@ -56,9 +55,8 @@ fn a_password_in_the_url_or_in_a_file_is_never_shown() {
         }
     }
     fs::write(&file, "one\ntwo\n").expect("written");
-    let mut command = duly();
-    command.args(["serve", "--store", &plain]).env("DULY_STORE__PASSWORD_FILE", text(&file));
-    let message = Ran::from(command.output().expect("duly starts")).refused(1);
+    let ran = node(&plain).env("DULY_STORE__PASSWORD_FILE", text(&file)).output();
+    let message = Ran::from(ran.expect("duly starts")).refused(1);
     assert!(message.contains("store.password_file") && message.contains("one line"), "{message}");
     assert!(!message.contains("two"), "{message}");
 }
@@ -89,10 +87,8 @@ fn redis_tls_certificates_are_checked() {
     let said = all_it_says(&authority, &url);
     assert!(said.contains(&url), "{said}");
     let refused = |env: &[(&str, &str)], url: &str| {
-        let mut command = duly();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
-        command.envs(env.iter().copied());
-        Ran::from(command.output().expect("duly starts")).refused(1)
+        let ran = node(url).envs(env.iter().copied()).output();
+        Ran::from(ran.expect("duly starts")).refused(1)
     };
     let message = refused(&[], &url);
     assert!(message.contains("store.ca_file"), "an authority that nobody trusts: {message}");
