@@ -29,7 +29,7 @@ use duly_node::Node;
 use duly_sink::http::HttpSink;
 use duly_store::{Error, Store};
 use duly_store_embedded::{SystemClock, Tail, access_file};
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 use tokio::{
     sync::watch,
     task::{JoinSet, spawn_blocking},
@@ -106,11 +106,14 @@ pub struct Running {
 ///
 /// # Errors
 /// Returns one clear reason; everything that was opened is closed again.
-pub async fn start(config: Config) -> Result<Running, StartError> {
-    let listen = config.server.listen.0.iter();
-    let listeners = listen.map(|address| bind(&config, key!(server.listen), &address.0));
-    let listeners = try_join_all(listeners).await?;
-    start_on(listeners, config, Box::new(open::open_directory)).await
+// Boxed, so that the crate of the command does not compile the server again.
+pub fn start(config: Config) -> BoxFuture<'static, Result<Running, StartError>> {
+    Box::pin(async {
+        let listen = config.server.listen.0.iter();
+        let listeners = listen.map(|address| bind(&config, key!(server.listen), &address.0));
+        let listeners = try_join_all(listeners).await?;
+        start_on(listeners, config, Box::new(open::open_directory)).await
+    })
 }
 
 /// Opens the store of `store.url`, for a command that changes it beside servers or without any. Returns `None`
@@ -118,10 +121,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 ///
 /// # Errors
 /// When it cannot be opened now.
-pub async fn open_shared(config: &Config) -> Result<Option<Arc<dyn Store>>, StartError> {
-    let Some(url) = &config.store.url else { return Ok(None) };
-    let options = options::shared_store_options(config, url)?;
-    Ok(Some(Arc::new(open::open_once(config, url, &options).await?)))
+pub fn open_shared(config: &Config) -> BoxFuture<'_, Result<Option<Arc<dyn Store>>, StartError>> {
+    Box::pin(async {
+        let Some(url) = &config.store.url else { return Ok(None) };
+        let options = options::shared_store_options(config, url)?;
+        let store: Arc<dyn Store> = Arc::new(open::open_once(config, url, &options).await?);
+        Ok(Some(store))
+    })
 }
 
 async fn bind(
@@ -335,23 +341,25 @@ impl Running {
     ///
     /// # Errors
     /// When the store has ended for good, or the task that closes it panics.
-    pub async fn stop(self) -> Result<(), StartError> {
-        let Self { mut serving, app, store, traces, .. } = self;
-        app.stop();
-        // Concurrently: the drain ends the waiting lease calls, so their connections can end.
-        let drained = async { tokio::join!(serving.stop(), app.node.drain()) };
-        let cut_off = async {
-            store.ended().await;
-            sleep(LAST_RESPONSES_WAIT).await;
-        };
-        tokio::select! {
-            _ = drained => {}
-            () = cut_off => {}
-        }
-        app.audit.flush().await;
-        let closed = store.close().await;
-        traces.stop().await;
-        closed
+    pub fn stop(self) -> BoxFuture<'static, Result<(), StartError>> {
+        Box::pin(async {
+            let Self { mut serving, app, store, traces, .. } = self;
+            app.stop();
+            // Concurrently: the drain ends the waiting lease calls, so their connections can end.
+            let drained = async { tokio::join!(serving.stop(), app.node.drain()) };
+            let cut_off = async {
+                store.ended().await;
+                sleep(LAST_RESPONSES_WAIT).await;
+            };
+            tokio::select! {
+                _ = drained => {}
+                () = cut_off => {}
+            }
+            app.audit.flush().await;
+            let closed = store.close().await;
+            traces.stop().await;
+            closed
+        })
     }
 }
 

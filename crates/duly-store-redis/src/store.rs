@@ -32,21 +32,24 @@ impl RedisStore {
     ///
     /// # Errors
     /// With one clear reason: a wrong URL, no reply, a setting that would lose timers, another format.
-    pub async fn open(options: &Options) -> Opened<Self> {
-        let deployment = open::open(options).await?;
-        let (ready, listening) = tokio::sync::oneshot::channel();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(wakeups::listen(Arc::clone(&deployment), ready));
-        // Without the listener wake-ups come late, which is no reason to fail.
-        let _late = tokio::time::timeout(options.connect_within, listening).await;
-        deployment.poll().await;
-        tasks.spawn(health::watch(Arc::clone(&deployment)));
-        Ok(Self { deployment, _tasks: tasks })
+    // Boxed, as are the calls of the store: the crates that wait for it do not compile it again.
+    pub fn open(options: &Options) -> BoxFuture<'_, Opened<Self>> {
+        Box::pin(async {
+            let deployment = open::open(options).await?;
+            let (ready, listening) = tokio::sync::oneshot::channel();
+            let mut tasks = JoinSet::new();
+            tasks.spawn(wakeups::listen(Arc::clone(&deployment), ready));
+            // Without the listener wake-ups come late, which is no reason to fail.
+            let _late = tokio::time::timeout(options.connect_within, listening).await;
+            deployment.poll().await;
+            tasks.spawn(health::watch(Arc::clone(&deployment)));
+            Ok(Self { deployment, _tasks: tasks })
+        })
     }
 
     /// Counts the shards and checks their health now, instead of at the next poll.
-    pub async fn poll(&self) {
-        self.deployment.poll().await;
+    pub fn poll(&self) -> BoxFuture<'_, ()> {
+        self.deployment.poll().boxed()
     }
 
     /// Returns the future of a call to a shard, or of its refusal if there is no such shard.

@@ -3,7 +3,14 @@
 //! Values are checked while they are parsed, with the checks of `duly-core`. So a mistake ends with exit
 //! code 2 before anything is sent.
 
-use std::{env, ffi::OsString, future::Future, path::PathBuf, time::Duration};
+use std::{
+    env,
+    ffi::OsString,
+    future::Future,
+    path::PathBuf,
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::CompletionCandidate;
@@ -360,6 +367,8 @@ pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
 
 /// Runs a command on a single-threaded runtime.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    // One type for the futures of all commands: the runtime is compiled once, not for each of them.
+    let command: Pin<&mut dyn Future<Output = Result<T, Failure>>> = pin!(command);
     runtime(Builder::new_current_thread())?.block_on(command)
 }
 
