@@ -266,12 +266,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_stopped_child_waits_for_resume_or_kill() {
-        use std::os::unix::fs::PermissionsExt;
-
         let dir = tempfile::tempdir().unwrap();
-        let bin = dir.path().join("waits");
-        std::fs::write(&bin, "#!/bin/sh\nexec sleep 600\n").unwrap();
-        std::fs::set_permissions(&bin, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let bin = script(dir.path(), "exec sleep 600");
         let mut server = Server::spawn(&options(bin, dir.path())).unwrap().server;
         let stat = format!("/proc/{}/stat", server.pid());
         let stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
@@ -286,6 +282,34 @@ mod tests {
         }
         server.freeze().unwrap();
         server.kill().unwrap();
+    }
+
+    fn script(dir: &Path, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+
+        let bin = dir.join("script");
+        std::fs::write(&bin, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&bin, std::fs::Permissions::from_mode(0o700)).unwrap();
+        bin
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stays_unready_is_an_error_with_its_reason() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (caller, _) = listener.accept().unwrap();
+            let lines = BufReader::new(&caller).lines().map_while(Result::ok);
+            for _end_of_a_request in lines.filter(String::is_empty) {
+                let response = "HTTP/1.1 503 x\r\ncontent-length: 16\r\n\r\nthe disk is full";
+                (&caller).write_all(response.as_bytes()).unwrap();
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let bin = script(dir.path(), &format!("echo http://{address}; exec sleep 600"));
+        let error = Server::start(&options(bin, dir.path()), Duration::from_secs(1)).await;
+        let message = error.unwrap_err().to_string();
+        assert!(message.ends_with("it last said: the disk is full"), "{message}");
     }
 
     #[tokio::test]

@@ -132,8 +132,8 @@ pub enum Store {
 /// Default operations of callers per second to one server.
 const RATE: u32 = 400;
 
-/// File sizes so small that segments roll, checkpoints are taken and files are rewritten all the
-/// time; and no share of the disk that is kept free.
+/// Settings of the server: no percentage of the disk is kept free, and files are so small that segments
+/// roll, checkpoints are taken and files are rewritten all the time.
 const SETTINGS: &[(&str, &str)] = &[
     ("DULY_STORE__MIN_FREE_PERCENT", "0"),
     ("DULY_STORE__SEGMENT_BYTES", "256KiB"),

@@ -41,7 +41,7 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     pub(super) fn open(folder: &Path, payload: String) -> Result<Self> {
-        // Its data is removed at the end, so a share of the disk is not kept free beside the bytes.
+        // The data is removed at the end. So `min_free_bytes` is enough of a reserve.
         let options = Options { min_free_percent: 0, ..Options::default() };
         let store = EmbeddedStore::open_dir(folder, options, Arc::new(SystemClock))
             .with_context(|| format!("cannot open a store in {}", folder.display()))?;
