@@ -16,7 +16,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde_json::Value;
 
 use crate::process::{self, Outcome};
@@ -40,20 +41,46 @@ const DOCUMENT: &str = "openapi.json";
 pub(crate) struct Language {
     /// Its name.
     pub(crate) name: &'static str,
+    install: fn() -> Result<()>,
     generate: fn() -> Result<Vec<String>>,
     run: fn(&Server, &Path) -> Result<Outcome>,
 }
 
 /// The languages.
 pub(crate) const LANGUAGES: [Language; 2] = [
-    Language { name: "Python", generate: python::generate, run: python::run },
-    Language { name: "TypeScript", generate: typescript::generate, run: typescript::run },
+    Language {
+        name: "Python",
+        install: python::install,
+        generate: python::generate,
+        run: python::run,
+    },
+    Language {
+        name: "TypeScript",
+        install: typescript::install,
+        generate: typescript::generate,
+        run: typescript::run,
+    },
 ];
 
+/// Options of `cargo xtask clients`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only the client in this language: Python or TypeScript.
+    language: Option<String>,
+}
+
 /// Builds the server and checks the client of each language.
-pub(crate) fn run() -> Result<Outcome> {
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let is_wanted =
+        |language: &&Language| options.language.as_ref().is_none_or(|name| name == language.name);
+    let wanted: Vec<_> = LANGUAGES.iter().filter(is_wanted).collect();
+    ensure!(
+        !wanted.is_empty(),
+        "there are clients in {}",
+        LANGUAGES.each_ref().map(|it| it.name).join(" and ")
+    );
     let duly = process::build_duly()?;
-    for language in &LANGUAGES {
+    for language in wanted {
         if language.check(&duly)? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }
@@ -62,8 +89,14 @@ pub(crate) fn run() -> Result<Outcome> {
 }
 
 impl Language {
+    /// Installs the generator.
+    pub(crate) fn install(&self) -> Result<()> {
+        prepare()?;
+        (self.install)()
+    }
+
     /// Generates the client and calls every operation of a fresh server of this binary.
-    pub(crate) fn check(&self, duly: &Path) -> Result<Outcome> {
+    fn check(&self, duly: &Path) -> Result<Outcome> {
         let document = prepare()?;
         let found = (self.generate)()?;
         let missing: Vec<_> = operation_ids(&document)
@@ -133,6 +166,10 @@ mod python {
         venv::install(&directory().join(PYTHON_GENERATOR.replace("==", "-")), &[PYTHON_GENERATOR])
     }
 
+    pub(super) fn install() -> Result<()> {
+        environment().map(drop)
+    }
+
     pub(super) fn generate() -> Result<Vec<String>> {
         let config = directory().join("python.yml");
         // Formatting needs another program, and changes nothing that is tested.
@@ -184,7 +221,7 @@ mod typescript {
     }
 
     /// Installs the packages of the lock file, unless they are installed.
-    fn install() -> Result<()> {
+    pub(super) fn install() -> Result<()> {
         let note = directory().join("node_modules/installed");
         let lock = include_str!("clients/package-lock.json");
         if fs::read_to_string(&note).is_ok_and(|text| text == lock) {

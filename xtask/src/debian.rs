@@ -20,7 +20,9 @@ pub(crate) fn install(packages: &[&str]) {
     println!("trying apt-get install {}", packages.join(" "));
     let apt = |args: &[&str]| {
         let mut command = process::program("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(args);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        // Another step may install at the same time.
+        command.args(["-o", "DPkg::Lock::Timeout=300"]).args(args);
         process::run(&mut command).is_ok_and(|outcome| outcome == Outcome::Passed)
     };
     let install = [&["install", "-y", "--no-install-recommends"][..], packages].concat();

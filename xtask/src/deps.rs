@@ -1,60 +1,68 @@
-//! `cargo xtask deps`: checks the dependency policy of `deny.toml` with cargo-deny.
+//! `cargo xtask deps`: checks the dependency policy of `deny.toml`.
 //!
-//! 1. Bans, licences and sources need only the crates themselves; they are always checked.
-//! 2. Advisories come from a database that is fetched with git. If it cannot be fetched, the command
-//!    prints a prominent warning and continues. With `--advisories required` (as for a release) it fails
-//!    instead.
-//! 3. If cargo-deny is missing, a fixed version of it is installed.
+//! 1. Bans, licences and sources are checked here, on what `cargo metadata` prints ([`policy`]). That takes a second
+//!    and installs nothing, so CI does it.
+//! 2. With `--advisories`, as every night and before a release, cargo-deny checks the same file again, and the
+//!    advisories of RustSec as well. It fetches their database with git, and fails if that cannot be fetched. If
+//!    cargo-deny is missing, a fixed version of it is compiled, which takes minutes.
 
-use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
+mod policy;
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use std::fs;
+
+use anyhow::{Context, Result};
+use clap::Args;
 
 use crate::process::{self, Outcome};
+use policy::{Metadata, Policy};
 
 /// The version that is installed if cargo-deny is missing, and that `deny.toml` is written for.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// Time limit for fetching the advisory database.
-const FETCH_LIMIT: Duration = Duration::from_secs(120);
-
 /// Options of `cargo xtask deps`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Action if the advisory database cannot be fetched.
-    #[arg(long, value_enum, default_value_t = Advisories::IfReachable)]
-    advisories: Advisories,
-}
-
-/// The action if the advisory database cannot be fetched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Advisories {
-    /// Warn and continue.
-    IfReachable,
-    /// Fail.
-    Required,
+    /// Check advisories as well, with cargo-deny.
+    #[arg(long)]
+    advisories: bool,
 }
 
 /// Runs all checks, even if an earlier one failed.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    install_if_missing()?;
-    let policy = check(&[], &["--hide-inclusion-graph", "bans", "licenses", "sources"])?;
-    let advisories = match fetch_advisories() {
-        // The database was just fetched: `--offline` keeps the check from using the network again.
-        Ok(()) => check(&["--offline"], &["advisories"])?,
-        Err(error) => {
-            warn_unchecked(&error);
-            match options.advisories {
-                Advisories::IfReachable => Outcome::Passed,
-                Advisories::Required => Outcome::Failed,
-            }
-        }
-    };
-    let passed = policy == Outcome::Passed && advisories == Outcome::Passed;
+    let file = process::root().join("deny.toml");
+    let text = fs::read_to_string(&file).context("cannot read deny.toml")?;
+    let policy: Policy = toml::from_str(&text).context("deny.toml")?;
+    let metadata = metadata(&policy)?;
+    for line in policy.duplicates(&metadata) {
+        println!("warning: {line}");
+    }
+    let violations = policy.violations(&metadata)?;
+    for violation in &violations {
+        eprintln!("error: {violation}");
+    }
+    println!("{} crates: {} against the policy", metadata.packages.len(), violations.len());
+    let advisories = if options.advisories { deny()? } else { Outcome::Passed };
+    let passed = violations.is_empty() && advisories == Outcome::Passed;
     Ok(if passed { Outcome::Passed } else { Outcome::Failed })
+}
+
+/// Returns the crates of the lock file that the platforms of the policy need.
+fn metadata(policy: &Policy) -> Result<Metadata> {
+    let mut command =
+        process::cargo(["metadata", "--format-version", "1", "--locked", "--all-features"]);
+    for target in &policy.graph.targets {
+        command.args(["--filter-platform", target]);
+    }
+    let text = process::output(&mut command)?;
+    serde_json::from_str(&text).context("cargo metadata prints another format")
+}
+
+/// Runs every check of cargo-deny.
+fn deny() -> Result<Outcome> {
+    install_if_missing()?;
+    let mut deny = process::cargo(["deny", "--locked", "check", "--hide-inclusion-graph"]);
+    // Never asks for a password.
+    process::run(deny.env("GIT_TERMINAL_PROMPT", "0"))
 }
 
 fn install_if_missing() -> Result<()> {
@@ -68,39 +76,4 @@ fn install_if_missing() -> Result<()> {
     println!("installing cargo-deny {CARGO_DENY_VERSION}, which takes some minutes");
     let install = ["install", "--locked", "cargo-deny", "--version", CARGO_DENY_VERSION];
     process::run_or_fail(&mut process::cargo(install))
-}
-
-fn check(options: &[&str], what: &[&str]) -> Result<Outcome> {
-    process::run(process::cargo(["deny", "--locked"]).args(options).arg("check").args(what))
-}
-
-/// Updates the advisory database. Never asks for a password and never hangs.
-fn fetch_advisories() -> Result<()> {
-    let mut child = process::cargo(["deny", "fetch", "db"])
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdout(Stdio::null())
-        .spawn()
-        .context("cannot start cargo deny")?;
-    let started = Instant::now();
-    loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return Ok(()),
-            Some(_) => bail!("the advisory database could not be fetched (see above)"),
-            None if started.elapsed() > FETCH_LIMIT => {
-                child.kill()?;
-                child.wait()?;
-                bail!("the advisory database did not arrive within {FETCH_LIMIT:?}");
-            }
-            None => thread::sleep(Duration::from_millis(100)),
-        }
-    }
-}
-
-fn warn_unchecked(reason: &anyhow::Error) {
-    let bar = "!".repeat(80);
-    eprintln!("{bar}");
-    eprintln!("ADVISORIES WERE NOT CHECKED: {reason:#}.");
-    eprintln!("Known vulnerabilities in dependencies go unnoticed in this run. Run");
-    eprintln!("`cargo xtask deps --advisories required` where the network allows it.");
-    eprintln!("{bar}");
 }

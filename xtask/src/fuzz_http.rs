@@ -61,10 +61,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     fuzz(options, &process::build_duly()?)
 }
 
-/// Fuzzes a fresh server of this binary.
-pub(crate) fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
+/// Installs the fuzzer.
+pub(crate) fn install() -> Result<PathBuf> {
     let folder = directory().join(format!("{TOOL}-{VERSION}"));
-    let tool = venv::install(&folder, &[&format!("{TOOL}=={VERSION}")])?.join("bin/st");
+    venv::install(&folder, &[&format!("{TOOL}=={VERSION}")])
+}
+
+/// Fuzzes a fresh server of this binary.
+fn fuzz(options: &Options, duly: &Path) -> Result<Outcome> {
+    let tool = install()?.join("bin/st");
     let server = Server::start(duly, &directory(), None)?;
     println!("fuzzing {} with seed {}", server.address, options.seed);
     let config = directory().join("names.toml");

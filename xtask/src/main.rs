@@ -16,6 +16,7 @@ mod deps;
 mod fuzz_http;
 mod hidden;
 mod http_docs;
+mod nightly;
 mod package;
 mod planted;
 mod process;
@@ -24,6 +25,7 @@ mod server;
 mod steps;
 mod test;
 mod tidy;
+mod timings;
 mod torture;
 mod upgrade;
 mod venv;
@@ -32,7 +34,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use process::{Outcome, Profile};
+use process::Outcome;
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -57,7 +59,7 @@ enum Command {
     /// Fuzz every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
     /// Generate clients from the OpenAPI document, and call every operation with each client.
-    Clients,
+    Clients(clients::Options),
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
@@ -67,9 +69,20 @@ enum Command {
     Release(release::Options),
     /// Test upgrades and mixed versions with the binaries of an older build (nightly).
     Upgrade(upgrade::Options),
+    /// Install the programs that the tests need.
+    Tools,
     /// Run all steps of CI, in CI's order.
-    Ci,
-    /// Check the dependency policy: bans, licences, sources, advisories.
+    Ci {
+        /// Test only what the changes since this commit can affect. The checks look at everything.
+        #[arg(long, value_name = "COMMIT", conflicts_with = "timings")]
+        since: Option<String>,
+        /// Measure every step, compiler and test, and print tables of the times.
+        #[arg(long)]
+        timings: bool,
+    },
+    /// Run what takes too long for CI, each step even if another has failed.
+    Nightly,
+    /// Check the dependency policy: bans, licences, sources, and by option advisories.
     Deps(deps::Options),
     /// Check the project's rules that the compiler does not check.
     Tidy(tidy::Options),
@@ -80,7 +93,7 @@ enum Command {
     /// Regenerate docs/reference/cli.md.
     CliDocs,
     /// Regenerate the routes of docs/reference/http.md, and record the examples whose responses differ.
-    HttpDocs,
+    HttpDocs(http_docs::Options),
     /// Regenerate the code of the gRPC interface from its .proto files.
     Proto,
 }
@@ -95,13 +108,19 @@ struct Forwarded {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
-        Command::Torture(forwarded) => torture::run(Profile::Release, &forwarded.args),
+        Command::Torture(forwarded) => torture::run(&forwarded.args),
         Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
-        Command::Clients => clients::run(),
+        Command::Clients(options) => clients::run(&options),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         // The steps and their order are in this script, which needs nothing built beforehand.
-        Command::Ci => process::run(process::program("bash").arg(".ci/run")),
+        Command::Ci { timings: true, .. } => timings::run(),
+        Command::Ci { timings: false, since } => {
+            let since = since.map(|commit| format!("--since={commit}"));
+            process::run(process::program("bash").arg(".ci/run").args(since))
+        }
+        Command::Tools => Ok(test::tools::install()),
+        Command::Nightly => nightly::run(),
         Command::Release(options) => release::run(&options),
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Package => package::check::run(),
@@ -110,7 +129,7 @@ fn main() -> ExitCode {
         Command::Openapi => hidden::regenerate("__openapi", "docs/reference/openapi.json"),
         Command::Contract => contract::run(),
         Command::CliDocs => hidden::regenerate("__cli-docs", "docs/reference/cli.md"),
-        Command::HttpDocs => http_docs::run(),
+        Command::HttpDocs(options) => http_docs::run(&options),
         // The test that compares the generated code with the `.proto` files writes it in this mode.
         Command::Proto => {
             let test = ["test", "--quiet", "-p", "duly-api", "--test", "it"];

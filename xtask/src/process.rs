@@ -7,10 +7,12 @@
 //!    (ring's does) and would run again at each change between `cargo xtask …` and plain cargo.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::debian::{self, Tool};
@@ -28,7 +30,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// The target of static binaries.
+/// The target of static binaries (musl).
 pub(crate) const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The C compiler of static binaries.
@@ -39,11 +41,13 @@ const MUSL: Tool = Tool { name: "musl-gcc", package: "musl-tools" };
 pub(crate) enum Profile {
     /// The profile of plain `cargo build`.
     Dev,
-    /// The profile that is shipped and measured.
+    /// The profile that is measured.
     Release,
-    /// The same as a static binary, which needs no library of the machine (musl).
-    Static,
 }
+
+/// A test among the targets makes cargo choose the features that the dependencies have in tests. Without it, cargo
+/// compiles half of them a second time. This test is small.
+const FEATURES_OF_TESTS: [&str; 2] = ["--test", "memory"];
 
 /// Returns the root of the checkout.
 pub(crate) fn root() -> &'static Path {
@@ -106,30 +110,58 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Builds `duly` as a static binary, which needs no library of the machine, and returns its path. It is the build of
+/// the crate alone, as a user makes it: its features are not those that other crates of the workspace add.
+pub(crate) fn build_static() -> Result<PathBuf> {
+    install_static_tools()?;
+    let mut command = cargo(["build", "--package", "duly", "--target", STATIC_TARGET]);
+    command.arg("--message-format=json-render-diagnostics");
+    let messages = output(command.stderr(Stdio::inherit()))?;
+    executable(&messages, "duly").context("cargo built no static binary")
+}
+
+/// Installs the tool chain of static binaries.
+pub(crate) fn install_static_tools() -> Result<()> {
+    install_target(STATIC_TARGET)?;
+    debian::install_missing(&[&MUSL], |name| output(program(name).arg("--version")).is_ok());
+    Ok(())
+}
+
 /// Runs git and returns its output.
 pub(crate) fn git(arguments: &[&str]) -> Result<String> {
     output(program("git").args(arguments))
 }
 
-/// Builds the `duly` binary and returns its path.
+/// Returns the processor time of all programs that this one has waited for, and of those that they waited for; zero
+/// where the system does not tell (only Linux does here).
+pub(crate) fn cpu_of_children() -> Duration {
+    // `man 5 proc_pid_stat`: behind the name in parentheses, field 3 comes first; `cutime` and `cstime` are 16 and 17.
+    let ticks = || {
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        fields.split(' ').skip(13).take(2).map(|it| it.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    // Linux shows a hundred ticks a second on each processor.
+    Duration::from_millis(ticks().unwrap_or(0) * 10)
+}
+
+/// Returns the `duly` that [`DULY_BIN`] names, or else builds it.
 pub(crate) fn build_duly() -> Result<PathBuf> {
+    if let Some(built) = std::env::var_os(DULY_BIN) {
+        return Ok(built.into());
+    }
     build_binaries(Profile::Dev, &["duly"])?.pop().context("cargo built no binary")
 }
 
 /// Builds binaries of the workspace, and returns their paths in the order of `names`.
 ///
-/// One cargo call builds all of them for the whole workspace. So cargo selects the same features for the
-/// shared dependencies as the tests do, and does not compile them twice.
+/// One cargo call builds all of them for the whole workspace. So they share their dependencies.
 pub(crate) fn build_binaries(profile: Profile, names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo(["build", "--workspace", "--message-format=json-render-diagnostics"]);
-    if profile != Profile::Dev {
-        command.arg("--release");
-    }
-    if profile == Profile::Static {
-        install_target(STATIC_TARGET)?;
-        debian::install_missing(&[&MUSL], |name| output(program(name).arg("--version")).is_ok());
-        command.args(["--target", STATIC_TARGET]);
-    }
+    match profile {
+        Profile::Dev => command.args(FEATURES_OF_TESTS),
+        Profile::Release => command.arg("--release"),
+    };
     for name in names {
         command.args(["--bin", name]);
     }
@@ -170,13 +202,6 @@ pub(crate) fn executables(
         let path = message["executable"].as_str()?;
         is_wanted(&message).then(|| PathBuf::from(path))
     })
-}
-
-/// Runs one of duly-testkit's binaries against a `duly` of the same profile.
-pub(crate) fn run_testkit(profile: Profile, binary: &str, args: &[String]) -> Result<Outcome> {
-    let built = build_binaries(profile, &["duly", binary])?;
-    let [duly, tool] = built.as_slice() else { bail!("cargo did not build both binaries") };
-    run(program(tool).args(args).env(DULY_BIN, duly))
 }
 
 #[cfg(test)]

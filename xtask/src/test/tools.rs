@@ -1,7 +1,8 @@
-//! The programs that some tests start: receivers and workers of the guide run in their own languages,
-//! the guide's pages are typed into a shell, and a store runs on real servers.
+//! `cargo xtask tools`: installs the programs that tests start. Receivers and workers of the guide run in their own
+//! languages, the guide's pages are typed into a shell, a store runs on real servers, packages are made and checked.
 //!
-//! 1. Missing programs are installed if that needs no confirmation, as in a container.
+//! 1. Missing programs are installed if that needs no confirmation, as in a container. The test command does it while
+//!    it compiles.
 //! 2. A program that cannot be installed is a failure of the test command, and the tests that need it
 //!    print that they did not run.
 //! 3. `DULY_TEST_TOOLS` lists the programs that are present. A test must not skip a program in this
@@ -12,8 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::valkey;
+use crate::clients;
 use crate::debian::{self, Tool};
-use crate::process;
+use crate::fuzz_http;
+use crate::package;
+use crate::process::{self, Outcome};
 use crate::venv;
 
 /// The variable that lists the programs that tests must use.
@@ -52,10 +57,30 @@ pub(super) struct Tools {
     pub(super) collector: Option<(&'static str, PathBuf)>,
 }
 
-/// Installs missing programs as far as possible.
-pub(super) fn install() -> Tools {
+/// Installs everything, as far as possible. Prints each fault; the step that needs the program fails later.
+pub(crate) fn install() -> Outcome {
     let all: Vec<_> = TOOLS.iter().chain(&OF_TORTURE).collect();
     debian::install_missing(&all, is_there);
+    let clients = || clients::LANGUAGES.iter().try_for_each(clients::Language::install);
+    let parts: [(&str, &dyn Fn() -> Result<()>); 5] = [
+        ("the collector of spans", &|| collector().map(drop)),
+        ("Valkey", &|| valkey::find().map(drop)),
+        ("the HTTP fuzzer", &|| fuzz_http::install().map(drop)),
+        ("the generators of clients", &clients),
+        ("the tools of packages", &package::check::install),
+    ];
+    let mut outcome = Outcome::Passed;
+    for (name, install) in parts {
+        if let Err(error) = install() {
+            eprintln!("error: cannot install {name}: {error:#}");
+            outcome = Outcome::Failed;
+        }
+    }
+    outcome
+}
+
+/// Returns the programs that are present, and prints an error for each missing one.
+pub(super) fn found() -> Tools {
     let (found, missing): (Vec<&Tool>, Vec<&Tool>) =
         TOOLS.iter().partition(|tool| is_there(tool.name));
     for tool in &missing {
@@ -65,7 +90,7 @@ pub(super) fn install() -> Tools {
         );
     }
     let found: Vec<_> = found.iter().map(|tool| tool.name).collect();
-    let collector = install_collector();
+    let collector = collector();
     if let Err(error) = &collector {
         eprintln!("error: {COLLECTOR} is missing, so the tests of traces are NOT RUN: {error:#}");
     }
@@ -76,8 +101,8 @@ pub(super) fn install() -> Tools {
     }
 }
 
-/// Installs the collector. Its package has the program beside its modules.
-fn install_collector() -> Result<PathBuf> {
+/// Installs the collector, and returns its program. Its package has the program beside its modules.
+fn collector() -> Result<PathBuf> {
     let folder = venv::install(&process::root().join("target/collector"), &[COLLECTOR])?;
     let versions = fs::read_dir(folder.join("lib"))?.map(|entry| Ok(entry?.path()));
     let versions = versions.collect::<Result<Vec<_>>>()?;

@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,7 +17,7 @@ use crate::process;
 pub(super) const SERVER_VARIABLE: &str = "DULY_REDIS_SERVER";
 
 /// The crate whose tests run on Valkey.
-const CRATE: &str = "crates/duly-store-redis";
+pub(super) const CRATE: &str = "duly-store-redis";
 
 /// The package that contains the server.
 const PACKAGE: &str = "valkey-tools";
@@ -39,32 +38,6 @@ pub(super) fn find() -> Result<PathBuf> {
         bail!("the package that was fetched does not run here");
     }
     Ok(fetched)
-}
-
-/// Returns the tests of the Redis store, as programs. The build is that of the whole workspace, so that
-/// cargo already has them: for one crate alone it would compile that crate's dependencies again.
-pub(super) fn tests() -> Result<Vec<Command>> {
-    let build = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
-    let messages = process::output(process::cargo(build).stderr(Stdio::inherit()))?;
-    let tests: Vec<Command> = programs(&messages)
-        .map(|path| {
-            let mut command = process::program(path);
-            command.current_dir(process::root().join(CRATE));
-            command
-        })
-        .collect();
-    if tests.is_empty() {
-        bail!("cargo built no tests of {CRATE}");
-    }
-    Ok(tests)
-}
-
-/// Finds the tests of the crate in cargo's messages.
-fn programs(messages: &str) -> impl Iterator<Item = PathBuf> {
-    process::executables(messages, |message| {
-        let source = message["target"]["src_path"].as_str().unwrap_or_default();
-        message["profile"]["test"] == true && source.contains(&format!("/{CRATE}/"))
-    })
 }
 
 fn directory() -> PathBuf {
@@ -121,24 +94,6 @@ fn backports(known: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tests_of_the_store_are_found_among_all() {
-        let message = |source: &str, test: bool, path: &str| {
-            let target = format!(r#"{{"src_path":"/d/{source}"}}"#);
-            format!(r#"{{"target":{target},"profile":{{"test":{test}}},"executable":{path}}}"#)
-        };
-        let messages = [
-            message("crates/duly-store-redis/src/lib.rs", false, "null"),
-            message("crates/duly-store-redis/src/lib.rs", true, r#""/t/lib""#),
-            message("crates/duly-store-redis/examples/measure/main.rs", false, r#""/t/measure""#),
-            message("crates/duly-store/tests/it/main.rs", true, r#""/t/other""#),
-            "not json".to_owned(),
-            message("crates/duly-store-redis/tests/it/main.rs", true, r#""/t/it""#),
-        ];
-        let found: Vec<_> = programs(&messages.join("\n")).collect();
-        assert_eq!(found, [PathBuf::from("/t/lib"), PathBuf::from("/t/it")]);
-    }
 
     #[test]
     fn backports_come_from_the_mirror_of_the_release() {

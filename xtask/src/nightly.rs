@@ -1,0 +1,46 @@
+//! `cargo xtask nightly`: runs what takes too long for CI. Run it every night if you can, and before each release.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{self, Outcome};
+use crate::steps::Steps;
+
+/// A step: the arguments of `cargo`, and the reason for it.
+const STEPS: [(&[&str], &str); 7] = [
+    (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
+    (
+        &["clippy", "--package", "duly", "--no-default-features", "--", "-D", "warnings"],
+        "in CI other crates may add the features that this one needs alone",
+    ),
+    (
+        &["xtask", "torture", "--minutes", "60", "--seed", "7"],
+        "long, and with the optimized build of users",
+    ),
+    (
+        &["xtask", "torture", "--store", "redis-cluster", "--minutes", "10", "--seed", "7"],
+        "every fault of nodes and Redis",
+    ),
+    (&["xtask", "planted"], "each bug compiles the store again"),
+    (&["xtask", "upgrade"], "compiles the release before, and the build before releases"),
+    (&["xtask", "release", "--twice", "--trial"], "both builds must have the same bytes"),
+];
+
+/// Runs all steps, and prints a table of their times and faults.
+pub(crate) fn run() -> Result<Outcome> {
+    let mut steps = Steps::default();
+    let mut failed = Vec::new();
+    for (args, why) in STEPS {
+        let name = format!("cargo {}", args.join(" "));
+        let result = steps.run(&format!("{name} ({why})"), || {
+            let outcome = process::run(&mut process::cargo(args)).context("cannot run cargo")?;
+            ensure!(outcome == Outcome::Passed, "failed");
+            Ok(())
+        });
+        if result.is_err() {
+            failed.push(name);
+        }
+    }
+    steps.print_times();
+    failed.iter().for_each(|name| eprintln!("error: `{name}` failed: see above"));
+    Ok(if failed.is_empty() { Outcome::Passed } else { Outcome::Failed })
+}

@@ -1,0 +1,204 @@
+//! Runs programs side by side, and shows the output of each as a whole.
+//!
+//! 1. Most tests wait for a server, a timer or a disk, so more programs run at once than the machine has cores.
+//! 2. The output of a program goes into a file below `target/test`, and is printed when the program has ended. A file
+//!    ends with its program. A pipe would not: a failed test can leave a server behind that holds it open.
+//! 3. While nothing ends, a line from time to time names the programs that run.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::tally::Tally;
+use crate::process;
+use crate::steps;
+
+/// Time between two looks at the programs.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Time without an end after which a line names the programs that run.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A program to run.
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) command: Command,
+    pub(super) verdict: Verdict,
+}
+
+/// The way in which a program tells its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// By the lines of the test harness. A program that ends without one has failed.
+    Harness,
+    /// By its exit code. It counts as one test.
+    ExitCode,
+}
+
+/// A program that runs.
+struct Running {
+    name: String,
+    child: Child,
+    verdict: Verdict,
+    output: PathBuf,
+    started: Instant,
+}
+
+/// A job that has ended.
+pub(super) struct Ended {
+    pub(super) name: String,
+    pub(super) took: Duration,
+    /// Processor time of the program and of those that it waited for.
+    pub(super) cpu: Duration,
+    pub(super) tally: Tally,
+}
+
+/// Runs all jobs, at most `at_once` at the same time, in the order of the list.
+pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
+    let mut waiting = jobs.into_iter();
+    let mut running: Vec<Running> = Vec::new();
+    let mut ended = Vec::new();
+    let mut last_line = Instant::now();
+    loop {
+        while running.len() < at_once
+            && let Some(job) = waiting.next()
+        {
+            running.push(job.start()?);
+        }
+        if running.is_empty() {
+            return Ok(ended);
+        }
+        let mut at = 0;
+        while at < running.len() {
+            let cpu_before = process::cpu_of_children();
+            let Some(status) = running[at].child.try_wait()? else {
+                at += 1;
+                continue;
+            };
+            let cpu = process::cpu_of_children().saturating_sub(cpu_before);
+            ended.push(running.swap_remove(at).end(status.success(), cpu)?);
+            last_line = Instant::now();
+        }
+        if last_line.elapsed() > SILENCE {
+            let names = running
+                .iter()
+                .map(|job| format!("{} ({} s)", job.name, job.started.elapsed().as_secs()));
+            let names: Vec<_> = names.collect();
+            println!("... running: {}; {} to come", names.join(", "), waiting.len());
+            last_line = Instant::now();
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Job {
+    fn start(mut self) -> Result<Running> {
+        // The tests of this module run within a run of jobs.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = process::root().join("target/test");
+        fs::create_dir_all(&folder).context("cannot make target/test")?;
+        let output = folder.join(format!("{}-{number}.out", std::process::id()));
+        let file = File::create(&output).context("cannot write below target/test")?;
+        self.command.stdout(file.try_clone()?).stderr(file);
+        let child = self.command.spawn().with_context(|| format!("cannot start {}", self.name))?;
+        let (name, verdict) = (self.name, self.verdict);
+        Ok(Running { name, child, verdict, output, started: Instant::now() })
+    }
+}
+
+impl Running {
+    /// Prints the output, and returns the result.
+    fn end(self, success: bool, cpu: Duration) -> Result<Ended> {
+        let took = self.started.elapsed();
+        let mut text = Vec::new();
+        File::open(&self.output)?.read_to_end(&mut text)?;
+        fs::remove_file(&self.output)?;
+        let text = String::from_utf8_lossy(&text);
+        println!("==> {}\n{}", self.name, text.trim_end());
+        println!("<== {}: {}", self.name, steps::times(took, cpu));
+        let mut tally = Tally::default();
+        match self.verdict {
+            Verdict::Harness => {
+                text.lines().for_each(|line| tally.read(line));
+                if tally == Tally::default() {
+                    // A binary of which the filter leaves nothing still prints its verdict.
+                    tally.failed += u64::from(!text.contains("test result: "));
+                }
+                tally.failed += u64::from(!success && tally.failed == 0);
+            }
+            Verdict::ExitCode => {
+                tally.passed += u64::from(success);
+                tally.failed += u64::from(!success);
+            }
+        }
+        Ok(Ended { name: self.name, took, cpu, tally })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, verdict: Verdict) -> Job {
+        let mut command = process::program("sh");
+        command.args(["-c", script]);
+        Job { name: script.to_owned(), command, verdict }
+    }
+
+    fn tally(script: &str, verdict: Verdict) -> String {
+        let ended = run(vec![shell(script, verdict)], 1).unwrap();
+        ended[0].tally.to_string()
+    }
+
+    #[test]
+    fn a_program_without_a_verdict_counts_as_a_failure() {
+        let passed = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let failed = "echo 'test result: FAILED. 0 passed; 3 failed; 0 ignored'";
+        let empty = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'";
+        for (script, verdict, expected) in [
+            (passed.to_owned(), Verdict::Harness, "2 passed, 0 failed"),
+            (format!("{passed}; exit 101"), Verdict::Harness, "2 passed, 1 failed"),
+            (format!("{failed}; exit 101"), Verdict::Harness, "0 passed, 3 failed"),
+            (empty.to_owned(), Verdict::Harness, "0 passed, 0 failed"),
+            ("exit 0".to_owned(), Verdict::Harness, "0 passed, 1 failed"),
+            ("exit 0".to_owned(), Verdict::ExitCode, "1 passed, 0 failed"),
+            ("exit 3".to_owned(), Verdict::ExitCode, "0 passed, 1 failed"),
+        ] {
+            assert_eq!(tally(&script, verdict), expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_process_left_behind_does_not_hold_up_the_end() {
+        // The `cat` lives, and keeps the output open, until `keeps_it_alive` is dropped.
+        let (input, keeps_it_alive) = std::io::pipe().unwrap();
+        let mut job = shell("exec 3<&0; cat <&3 & echo 1", Verdict::ExitCode);
+        job.command.stdin(input);
+        let ended = run(vec![job], 1).unwrap();
+        assert_eq!(ended[0].tally.to_string(), "1 passed, 0 failed");
+        drop(keeps_it_alive);
+    }
+
+    #[test]
+    fn jobs_run_side_by_side_up_to_the_limit() {
+        // Each waits until the other has started: alone, neither would end.
+        let folder = std::env::temp_dir().join(format!("duly-jobs-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let meet = |own: &str, other: &str| {
+            let path = folder.display();
+            shell(
+                &format!("touch {path}/{own}; while [ ! -e {path}/{other} ]; do sleep 0.01; done"),
+                Verdict::ExitCode,
+            )
+        };
+        let ended = run(vec![meet("a", "b"), meet("b", "a")], 2).unwrap();
+        assert!(ended.iter().all(|job| job.tally.failed == 0));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
