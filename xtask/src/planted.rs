@@ -21,6 +21,8 @@ use crate::process::{self, Outcome};
 
 /// The folder of the patches.
 const PATCHES: &str = "crates/duly-store-embedded/tests/planted";
+/// Each bug compiles the store for one test, so the compiler takes more time than the test.
+const UNOPTIMIZED: &str = "profile.dev.package.duly-store-embedded.opt-level=0";
 /// The prefix of the line with the arguments of `cargo test`.
 const TEST: &str = "test: ";
 
@@ -99,7 +101,7 @@ fn plant(planted: &PlantedBug, copy: &Path) -> Result<&'static str> {
         return Ok("DOES NOT APPLY");
     }
     let test = || {
-        let mut command = process::cargo(["test"]);
+        let mut command = process::cargo(["test", "--config", UNOPTIMIZED]);
         command.args(&planted.test).current_dir(copy).env_remove("CARGO_TARGET_DIR");
         command
     };

@@ -301,7 +301,10 @@ impl Audit {
     /// Queues a line for the file.
     fn write(&self, record: &AuditRecord) {
         let Some(file) = &self.0.file else { return };
-        if record.key.is_none() && record.outcome == "denied" && !self.0.unknown.admit() {
+        if record.key.is_none()
+            && record.outcome == "denied"
+            && !self.0.unknown.admit(Instant::now())
+        {
             return dropped("file", 1);
         }
         if file.try_send(FileMessage::Line(line_of(record))).is_err() {
@@ -397,11 +400,12 @@ struct UnknownCallers(Mutex<(Option<Instant>, u32)>);
 
 impl UnknownCallers {
     /// Returns `true` if another line may be written in this second.
-    fn admit(&self) -> bool {
+    fn admit(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
         let (since, lines) = &mut *state;
-        if since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
-            (*since, *lines) = (Some(Instant::now()), 0);
+        if since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1))
+        {
+            (*since, *lines) = (Some(now), 0);
         }
         *lines += 1;
         *lines <= UNKNOWN_MAX

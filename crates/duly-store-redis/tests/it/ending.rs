@@ -58,7 +58,11 @@ async fn p3_deleting_an_empty_namespace_loses_no_timer() {
     let (server, store) = store(16).await;
     let mut ended = 0;
     let mut kept = 0;
-    for round in 0..60 {
+    // How often each happens depends on the machine, and on the load of other tests.
+    let mut round = 0;
+    while round < 60 || ended <= 5 || kept <= 5 {
+        assert!(round < 600, "both happen: {ended} ended, {kept} refused");
+        round += 1;
         put(&store, Settings::default()).await;
         let over = AtomicBool::new(false);
         // Each caller has one timer at a time, so now and then the namespace is empty.
@@ -101,7 +105,6 @@ async fn p3_deleting_an_empty_namespace_loses_no_timer() {
         let (_, gone) = tokio::join!(join_all(callers), deletes);
         ended += usize::from(gone);
     }
-    assert!(ended > 5 && kept > 5, "both happen: {ended} ended, {kept} refused");
     assert_eq!(gates(&server), 0);
     assert_eq!(audit(server.port()), Vec::<String>::new());
 }

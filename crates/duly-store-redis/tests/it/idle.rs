@@ -86,7 +86,11 @@ async fn p3_idle_removal_over_shards_loses_no_timer() {
     let cluster = Cluster::start(3, 0);
     let (today, tomorrow) = (store_at(&cluster, 0).await, store_at(&cluster, 25).await);
     let (mut removed, mut kept) = (0, 0);
-    for round in 0..40 {
+    // How often each happens depends on the machine, and on the load of other tests.
+    let mut round = 0;
+    while round < 40 || removed == 0 || kept == 0 {
+        assert!(round < 400, "both happen: {removed} removed, {kept} kept");
+        round += 1;
         make(&today).await;
         let began = std::time::Instant::now();
         assert_eq!(pass(&today).await, Ok(vec![]));
@@ -113,5 +117,4 @@ async fn p3_idle_removal_over_shards_loses_no_timer() {
             today.delete_namespace(name(), mode).await.expect("it goes");
         }
     }
-    assert!(removed > 0 && kept > 0, "both happen: {removed} removed, {kept} kept");
 }
