@@ -16,8 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use clap::Args;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process::{self, Outcome};
@@ -62,25 +61,10 @@ pub(crate) const LANGUAGES: [Language; 2] = [
     },
 ];
 
-/// Options of `cargo xtask clients`.
-#[derive(Args)]
-pub(crate) struct Options {
-    /// Only the client in this language: Python or TypeScript.
-    language: Option<String>,
-}
-
 /// Builds the server and checks the client of each language.
-pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let is_wanted =
-        |language: &&Language| options.language.as_ref().is_none_or(|name| name == language.name);
-    let wanted: Vec<_> = LANGUAGES.iter().filter(is_wanted).collect();
-    ensure!(
-        !wanted.is_empty(),
-        "there are clients in {}",
-        LANGUAGES.each_ref().map(|it| it.name).join(" and ")
-    );
+pub(crate) fn run() -> Result<Outcome> {
     let duly = process::build_duly()?;
-    for language in wanted {
+    for language in &LANGUAGES {
         if language.check(&duly)? == Outcome::Failed {
             return Ok(Outcome::Failed);
         }

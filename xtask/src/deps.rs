@@ -61,8 +61,10 @@ fn metadata(policy: &Policy) -> Result<Metadata> {
 fn deny() -> Result<Outcome> {
     install_if_missing()?;
     let mut deny = process::cargo(["deny", "--locked", "check", "--hide-inclusion-graph"]);
-    // Never asks for a password.
-    process::run(deny.env("GIT_TERMINAL_PROMPT", "0"))
+    // Never asks for a password, and gives a stalled connection up.
+    deny.env("GIT_TERMINAL_PROMPT", "0");
+    deny.env("GIT_HTTP_LOW_SPEED_LIMIT", "1000").env("GIT_HTTP_LOW_SPEED_TIME", "60");
+    process::run(&mut deny)
 }
 
 fn install_if_missing() -> Result<()> {

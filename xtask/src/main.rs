@@ -48,8 +48,8 @@ struct Cli {
 enum Command {
     /// Run all tests: unit, end-to-end, doc tests and a short torture run.
     ///
-    /// Anything after the command goes to `cargo test`, and the torture run is then left out:
-    /// `cargo xtask test -p duly-core`, `cargo xtask test lifecycle`.
+    /// Other arguments than `--since` go to `cargo test`, and only its tests run: `cargo xtask test -p duly-core`,
+    /// `cargo xtask test lifecycle`.
     Test(test::Options),
     /// Kill and stop a real server under load repeatedly, and check its promises.
     #[command(disable_help_flag = true)]
@@ -59,7 +59,7 @@ enum Command {
     /// Fuzz every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
     /// Generate clients from the OpenAPI document, and call every operation with each client.
-    Clients(clients::Options),
+    Clients,
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Command::Torture(forwarded) => torture::run(&forwarded.args),
         Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
-        Command::Clients(options) => clients::run(&options),
+        Command::Clients => clients::run(),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         // The steps and their order are in this script, which needs nothing built beforehand.
         Command::Ci { timings: true, .. } => timings::run(),

@@ -6,15 +6,19 @@ use crate::process::{self, Outcome};
 use crate::steps::Steps;
 
 /// A step: the arguments of `cargo`, and the reason for it.
-const STEPS: [(&[&str], &str); 7] = [
+const STEPS: [(&[&str], &str); 8] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
     (
-        &["clippy", "--package", "duly", "--no-default-features", "--", "-D", "warnings"],
+        &["clippy", "-p", "duly", "--no-default-features", "--locked", "--", "-D", "warnings"],
         "in CI other crates may add the features that this one needs alone",
     ),
     (
         &["xtask", "torture", "--minutes", "60", "--seed", "7"],
         "long, and with the optimized build of users",
+    ),
+    (
+        &["xtask", "torture", "--static", "--minutes", "10", "--seed", "8"],
+        "the binary of the image",
     ),
     (
         &["xtask", "torture", "--store", "redis-cluster", "--minutes", "10", "--seed", "7"],

@@ -1,7 +1,7 @@
 //! The packages of a release: `.deb` and `.rpm` (with nfpm), an image (with umoci) and the Helm chart.
 //!
-//! 1. [`crate::release`] makes them of the binaries that are published. The test command makes them of those
-//!    that it has built for other steps, and checks each with the tools of its users ([`check`]).
+//! 1. [`crate::release`] makes them of the binaries that are published. The test command makes them of
+//!    unoptimized ones, and checks each with the tools of its users ([`check`]).
 //! 2. The same commit gives the same bytes: every time in a package is that of the commit, and lists are sorted.
 
 pub(crate) mod check;

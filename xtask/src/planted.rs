@@ -21,7 +21,7 @@ use crate::process::{self, Outcome};
 
 /// The folder of the patches.
 const PATCHES: &str = "crates/duly-store-embedded/tests/planted";
-/// Each bug compiles the store for one test, so the compiler takes more time than the test.
+/// The option of cargo that leaves the store unoptimized: each bug compiles it again, for one test.
 const UNOPTIMIZED: &str = "profile.dev.package.duly-store-embedded.opt-level=0";
 /// The prefix of the line with the arguments of `cargo test`.
 const TEST: &str = "test: ";

@@ -20,6 +20,9 @@ use crate::debian::{self, Tool};
 /// The variable with the path of the `duly` binary, for tests and tools.
 pub(crate) const DULY_BIN: &str = "DULY_BIN";
 
+/// The variable with the path of a static `duly` binary, for the image.
+pub(crate) const DULY_STATIC_BIN: &str = "DULY_STATIC_BIN";
+
 /// The verdict of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -110,11 +113,24 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Builds `duly` as a static binary, which needs no library of the machine, and returns its path. It is the build of
-/// the crate alone, as a user makes it: its features are not those that other crates of the workspace add.
+/// Returns the static binary, which needs no library of the machine, that [`DULY_STATIC_BIN`] names, or else builds it.
+/// It is the build of the crate alone, as a user makes it: its features are not those that other crates add.
 pub(crate) fn build_static() -> Result<PathBuf> {
+    if let Some(built) = std::env::var_os(DULY_STATIC_BIN) {
+        return Ok(built.into());
+    }
+    build_static_in("dev")
+}
+
+/// Builds the optimized static binary.
+pub(crate) fn build_static_release() -> Result<PathBuf> {
+    build_static_in("release")
+}
+
+fn build_static_in(profile: &str) -> Result<PathBuf> {
     install_static_tools()?;
     let mut command = cargo(["build", "--package", "duly", "--target", STATIC_TARGET]);
+    command.args(["--profile", profile]);
     command.arg("--message-format=json-render-diagnostics");
     let messages = output(command.stderr(Stdio::inherit()))?;
     executable(&messages, "duly").context("cargo built no static binary")
@@ -148,6 +164,7 @@ pub(crate) fn cpu_of_children() -> Duration {
 /// Returns the `duly` that [`DULY_BIN`] names, or else builds it.
 pub(crate) fn build_duly() -> Result<PathBuf> {
     if let Some(built) = std::env::var_os(DULY_BIN) {
+        println!("{DULY_BIN} names {}", Path::new(&built).display());
         return Ok(built.into());
     }
     build_binaries(Profile::Dev, &["duly"])?.pop().context("cargo built no binary")

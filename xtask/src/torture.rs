@@ -28,6 +28,9 @@ use anyhow::{Context, Result, bail};
 use crate::fuzz_http;
 use crate::process::{self, DULY_BIN, Outcome, Profile};
 
+/// The argument that tortures a static binary, as the image has it.
+const STATIC: &str = "--static";
+
 /// Number of seeds for the decoders; read by their test.
 const FUZZ_SEEDS: &str = "DULY_FUZZ_SEEDS";
 
@@ -188,8 +191,11 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
         };
         args.extend(["--clock-steps".to_owned(), steps.to_string()]);
     }
+    let is_static = args.iter().any(|arg| arg == STATIC);
+    args.retain(|arg| arg != STATIC);
     let built = process::build_binaries(Profile::Release, &["duly", "duly-torture"])?;
     let [duly, torture] = built.as_slice() else { bail!("cargo did not build both binaries") };
+    let duly = if is_static { process::build_static_release()? } else { duly.clone() };
     process::run(process::program(torture).args(args).env(DULY_BIN, duly))
 }
 

@@ -94,7 +94,8 @@ impl Cluster {
             })
         });
         self.wait_until("every server can start again from its files", |cluster| {
-            cluster.all().all(Server::can_start_from_its_files)
+            let servers = cluster.all().count();
+            cluster.all().all(|server| server.can_start_from_its_files(servers))
         });
     }
 

@@ -91,12 +91,12 @@ impl Server {
         }
     }
 
-    /// Returns `true` if the server could start from its saved view of the Cluster. Valkey saves, while replicas join,
+    /// Returns `true` if the server could start from its saved view of a Cluster of this size. Valkey saves, while replicas join,
     /// views in which a replica and its master belong to two shards, and refuses such a view at a start ("corrupted
     /// cluster config file").
-    pub(crate) fn can_start_from_its_files(&self) -> bool {
+    pub(crate) fn can_start_from_its_files(&self, servers: usize) -> bool {
         let view = std::fs::read_to_string(self.directory.path().join("nodes.conf"));
-        view.is_ok_and(|view| has_whole_shards(&view))
+        view.is_ok_and(|view| has_whole_shards(&view, servers))
     }
 
     /// Copies the present data, as a snapshot of the disk would. The server may run.
@@ -184,19 +184,20 @@ fn is_ready(port: u16) -> bool {
     stream.read_exact(&mut reply).is_ok() && [*b"+PONG\r\n", *b"-NOAUTH"].contains(&reply)
 }
 
-/// Returns `true` if each replica of a view (`nodes.conf`) belongs to the shard of its master.
-fn has_whole_shards(view: &str) -> bool {
+/// Returns `true` if a view (`nodes.conf`) has all servers, and each replica in the shard of its master.
+fn has_whole_shards(view: &str, expected: usize) -> bool {
     let servers: Vec<Vec<&str>> = view
         .lines()
         .map(|line| line.split(' ').collect())
-        .filter(|it: &Vec<_>| it.len() > 3)
+        .filter(|it: &Vec<_>| it.len() > 3 && it[0] != "vars")
         .collect();
     let shard = |server: &[&str]| server[1].split_once("shard-id=").map(|(_, id)| id.to_owned());
     let is_with = |replica: &[&str]| {
         let master = servers.iter().find(|server| server[0] == replica[3]);
-        master.is_none_or(|master| shard(master) == shard(replica))
+        master.is_some_and(|master| shard(master) == shard(replica))
     };
-    servers.iter().filter(|server| server[2].contains("slave")).all(|replica| is_with(replica))
+    let mut replicas = servers.iter().filter(|server| server[2].contains("slave"));
+    servers.len() == expected && replicas.all(|replica| is_with(replica))
 }
 
 /// Returns a port that was free a moment ago.
@@ -246,9 +247,11 @@ mod tests {
                  vars currentEpoch 1 lastVoteEpoch 0\n"
             )
         };
-        assert!(has_whole_shards(&view("one")));
-        assert!(!has_whole_shards(&view("two")));
+        assert!(has_whole_shards(&view("one"), 2));
+        assert!(!has_whole_shards(&view("two"), 2));
+        assert!(!has_whole_shards(&view("one"), 3));
+        assert!(!has_whole_shards("", 2));
         // Redis 7.0 knows no shards.
-        assert!(has_whole_shards("a 127.0.0.1:1@2 master - 0\nb 127.0.0.1:3@4 slave a 0\n"));
+        assert!(has_whole_shards("a 127.0.0.1:1@2 master - 0\nb 127.0.0.1:3@4 slave a 0\n", 2));
     }
 }

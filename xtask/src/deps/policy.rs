@@ -14,6 +14,7 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// `deny.toml`.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Policy {
     pub(super) graph: Graph,
     licenses: Licenses,
@@ -21,6 +22,12 @@ pub(super) struct Policy {
     /// Read only to refuse other values: every crate comes from [`REGISTRY`].
     #[serde(rename = "sources")]
     _sources: Sources,
+    /// Of cargo-deny alone.
+    #[serde(default, rename = "advisories")]
+    _advisories: toml::Table,
+    /// Of cargo-deny alone.
+    #[serde(default, rename = "output")]
+    _output: toml::Table,
 }
 
 /// The crates that count.
@@ -426,6 +433,7 @@ mod tests {
             ("wildcards = \"deny\"", "wildcards = \"allow\""),
             ("all-features = true", "all-features = false"),
             ("[sources]", "[sources]\nallow-git = []"),
+            ("[sources]", "[source]\n[sources]"),
             ("reason = \"one TLS stack\"", "reason = \"one TLS stack\", use-instead = \"rustls\""),
         ] {
             let changed = POLICY.replace(from, to);

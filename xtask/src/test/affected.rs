@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::process;
 
-/// The crate that is in every step but its own tests: those steps start a server.
-const SERVER: &str = "duly";
+/// The crates that affect the steps that start a server: the server, and the crates with the steps.
+const OF_STEPS: [&str; 3] = ["duly", "duly-testkit", "xtask"];
 
 /// The crates to test.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,13 +21,14 @@ pub(super) enum Affected {
 impl Affected {
     /// Returns the crates that changed since a commit, in commits or not, and those that use them.
     pub(super) fn since(commit: &str) -> Result<Self> {
-        let changed = process::git(&["diff", "--name-only", commit, "--"])?;
-        let new = process::git(&["ls-files", "--others", "--exclude-standard"])?;
+        // With renames found, git would name only the new place of a file.
+        let changed = process::git(&["diff", "--name-only", "--no-renames", "-z", commit, "--"])?;
+        let new = process::git(&["ls-files", "--others", "--exclude-standard", "-z"])?;
         let metadata = ["metadata", "--format-version", "1", "--no-deps"];
         let metadata = process::output(&mut process::cargo(metadata))?;
         let metadata: Value =
             serde_json::from_str(&metadata).context("cargo metadata is no JSON")?;
-        Ok(Self::of(changed.lines().chain(new.lines()), &metadata))
+        Ok(Self::of(changed.split_terminator('\0').chain(new.split_terminator('\0')), &metadata))
     }
 
     fn of<'a>(files: impl Iterator<Item = &'a str>, metadata: &Value) -> Self {
@@ -54,8 +55,12 @@ impl Affected {
     pub(super) fn includes(&self, job: &str) -> bool {
         let Self::Crates(crates) = self else { return true };
         let first = job.split(' ').next().unwrap_or_default();
-        let is_of_crate = first.starts_with("duly") || first == "xtask";
-        crates.contains(if is_of_crate { first } else { SERVER })
+        match first {
+            // Its tests read files of other crates.
+            "xtask" | "doc" => !crates.is_empty(),
+            _ if first.starts_with("duly") => crates.contains(first),
+            _ => OF_STEPS.iter().any(|name| crates.contains(*name)),
+        }
     }
 }
 
@@ -128,6 +133,8 @@ mod tests {
             ("duly-core", false, false),
             ("fuzz-http", true, false),
             ("torture --minutes 1", true, false),
+            ("xtask", true, true),
+            ("doc tests", true, true),
         ] {
             assert_eq!((sink.includes(job), wheel.includes(job)), (with_sink, with_wheel), "{job}");
         }

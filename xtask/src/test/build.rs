@@ -46,6 +46,9 @@ pub(super) fn all() -> Result<Built> {
     let messages = process::output(process::cargo(build).stderr(Stdio::inherit()))?;
     let tests: Vec<_> = messages.lines().filter_map(TestBinary::of).collect();
     ensure!(!tests.is_empty(), "cargo built no test");
+    for name in LONG.iter().filter(|name| !name.ends_with(" on Valkey")) {
+        ensure!(tests.iter().any(|test| test.name == **name), "there is no test binary {name}");
+    }
     let built = process::build_binaries(Profile::Dev, &["duly", TORTURE])?;
     let mut built = built.into_iter();
     let (duly, torture) = (built.next(), built.next());
@@ -57,8 +60,7 @@ impl Built {
     pub(super) fn tests(&self) -> Vec<Job> {
         let job = |test: &TestBinary| {
             let mut command = process::program(&test.path);
-            // Some tests look for it, as cargo sets it.
-            command.current_dir(&test.folder).env("CARGO_MANIFEST_DIR", &test.folder);
+            command.current_dir(&test.folder);
             if std::env::var_os(timings::VARIABLE).is_some() {
                 command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
             }

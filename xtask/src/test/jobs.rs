@@ -19,6 +19,8 @@ use super::tally::Tally;
 use crate::process;
 use crate::steps;
 
+/// The folder with the output of the programs that run.
+const FOLDER: &str = "target/test";
 /// Time between two looks at the programs.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time without an end after which a line names the programs that run.
@@ -26,7 +28,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// A program to run.
 pub(super) struct Job {
+    /// Its name in the output and in the table of times.
     pub(super) name: String,
+    /// The program with its arguments; its output is redirected.
     pub(super) command: Command,
     pub(super) verdict: Verdict,
 }
@@ -68,7 +72,11 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
         while running.len() < at_once
             && let Some(job) = waiting.next()
         {
-            running.push(job.start()?);
+            let name = job.name.clone();
+            match job.start() {
+                Ok(job) => running.push(job),
+                Err(error) => ended.push(Ended::failed(name, &error)),
+            }
         }
         if running.is_empty() {
             return Ok(ended);
@@ -81,7 +89,10 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
                 continue;
             };
             let cpu = process::cpu_of_children().saturating_sub(cpu_before);
-            ended.push(running.swap_remove(at).end(status.success(), cpu)?);
+            let job = running.swap_remove(at);
+            let name = job.name.clone();
+            let end = job.end(status.success(), cpu);
+            ended.push(end.unwrap_or_else(|error| Ended::failed(name, &error)));
             last_line = Instant::now();
         }
         if last_line.elapsed() > SILENCE {
@@ -89,10 +100,19 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
                 .iter()
                 .map(|job| format!("{} ({} s)", job.name, job.started.elapsed().as_secs()));
             let names: Vec<_> = names.collect();
-            println!("... running: {}; {} to come", names.join(", "), waiting.len());
+            println!("... running: {}; {} to come; {}", names.join(", "), waiting.len(), FOLDER);
             last_line = Instant::now();
         }
         thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Ended {
+    /// Returns the end of a job that could not be run or judged.
+    fn failed(name: String, error: &anyhow::Error) -> Self {
+        eprintln!("error: {name}: {error:#}");
+        let tally = Tally { passed: 0, failed: 1 };
+        Self { name, took: Duration::ZERO, cpu: Duration::ZERO, tally }
     }
 }
 
@@ -101,7 +121,7 @@ impl Job {
         // The tests of this module run within a run of jobs.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = process::root().join("target/test");
+        let folder = process::root().join(FOLDER);
         fs::create_dir_all(&folder).context("cannot make target/test")?;
         let output = folder.join(format!("{}-{number}.out", std::process::id()));
         let file = File::create(&output).context("cannot write below target/test")?;
