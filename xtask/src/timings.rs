@@ -4,7 +4,7 @@
 //! 2. A script around the compiler and the linker measures each of their runs ([`TIMED`]).
 //! 3. The test harness prints the time of each test. It does so only as a nightly one: `RUSTC_BOOTSTRAP` makes it one.
 //!
-//! The tables show what this run had to do. In a fresh clone that is everything.
+//! The tables show what this run had to do. In a fresh clone that is everything but the crates of this command itself.
 
 mod tables;
 

@@ -6,7 +6,7 @@ TIMEFORMAT='%R %U %S'
 program=$1
 # As a linker it is called without a program.
 case $program in
-*rustc | *clippy-driver | *rustdoc) ;;
+*rustc | *clippy-driver) ;;
 *)
     program=cc
     set -- cc "$@"
@@ -26,6 +26,8 @@ for ((i = 2; i <= $#; i++)); do
     esac
 done
 [[ $* == *clippy-driver* ]] && form=clippy
+# Cargo asks the compiler for its version and settings; such a call compiles no crate.
+[[ $program != cc && ($crate == - || $crate == ___) ]] && exec "$@"
 exec 3>&1 4>&2
 times=$({ time "$@" 1>&3 2>&4; } 2>&1)
 status=$?
