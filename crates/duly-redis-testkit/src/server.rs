@@ -124,6 +124,13 @@ impl Server {
         self.directory.path().join("log")
     }
 
+    /// Returns `false` if the process of another test serves the port: then the own process is about to end.
+    fn is_reached(&self) -> bool {
+        let info = tell(self.port, "INFO server");
+        let own = self.pid().map(|pid| format!("process_id:{pid}"));
+        info.starts_with("-NOAUTH") || own.is_some_and(|own| info.lines().any(|line| line == own))
+    }
+
     fn start_process(&mut self) -> bool {
         let program = std::env::var("DULY_REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let mut command = Command::new(&program);
@@ -147,7 +154,7 @@ impl Server {
                 self.child = None;
                 return false;
             }
-            if is_ready(self.port) {
+            if is_ready(self.port) && self.is_reached() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
