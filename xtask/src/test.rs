@@ -136,7 +136,10 @@ fn all(affected: &Affected, steps: &mut Steps, tally: &mut Tally) -> Result<()> 
     for job in jobs::run(list, JOBS_PER_CORE * cores)? {
         steps.add(&job.name, job.took, job.cpu);
         if job.tally.failed > 0 {
-            eprintln!("error: {}: {}", job.name, job.tally);
+            println!(
+                "error: {}: {}; the end of its output:\n{}",
+                job.name, job.tally, job.last_lines
+            );
         }
         *tally += job.tally;
     }

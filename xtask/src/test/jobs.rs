@@ -3,10 +3,12 @@
 //! 1. Most tests wait for a server, a timer or a disk, so more programs run at once than the machine has cores.
 //! 2. The output of a program goes into a file below `target/test`, and is printed when the program has ended. A file
 //!    ends with its program. A pipe would not: a failed test can leave a server behind that holds it open.
-//! 3. While nothing ends, a line from time to time names the programs that run.
+//! 3. While nothing ends, a line from time to time names the programs that run. A program that runs too long is killed,
+//!    and has failed.
+//! 4. The caller shows the end of the output of a failed program again, behind all others: there a reader looks first.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,6 +27,10 @@ const FOLDER: &str = "target/test";
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time without an end after which a line names the programs that run.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Time after which a program is killed: several times what the slowest takes on a slow machine.
+const LONGEST: Duration = Duration::from_mins(40);
+/// Lines of a failed program that are shown again.
+const LINES_AGAIN: usize = 60;
 
 /// A program to run.
 pub(super) struct Job {
@@ -51,6 +57,7 @@ struct Running {
     verdict: Verdict,
     output: PathBuf,
     started: Instant,
+    is_killed: bool,
 }
 
 /// A job that has ended.
@@ -60,10 +67,16 @@ pub(super) struct Ended {
     /// Processor time of the program and of those that it waited for.
     pub(super) cpu: Duration,
     pub(super) tally: Tally,
+    /// The last lines of the output; empty if nothing failed.
+    pub(super) last_lines: String,
 }
 
 /// Runs all jobs, at most `at_once` at the same time, in the order of the list.
 pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
+    run_within(LONGEST, jobs, at_once)
+}
+
+fn run_within(longest: Duration, jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
     let mut waiting = jobs.into_iter();
     let mut running: Vec<Running> = Vec::new();
     let mut ended = Vec::new();
@@ -85,6 +98,7 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
         while at < running.len() {
             let cpu_before = process::cpu_of_children();
             let Some(status) = running[at].child.try_wait()? else {
+                running[at].kill_after(longest)?;
                 at += 1;
                 continue;
             };
@@ -110,9 +124,9 @@ pub(super) fn run(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Ended>> {
 impl Ended {
     /// Returns the end of a job that could not be run or judged.
     fn failed(name: String, error: &anyhow::Error) -> Self {
-        eprintln!("error: {name}: {error:#}");
+        let last_lines = format!("{error:#}");
         let tally = Tally { passed: 0, failed: 1 };
-        Self { name, took: Duration::ZERO, cpu: Duration::ZERO, tally }
+        Self { name, took: Duration::ZERO, cpu: Duration::ZERO, tally, last_lines }
     }
 }
 
@@ -128,11 +142,22 @@ impl Job {
         self.command.stdout(file.try_clone()?).stderr(file);
         let child = self.command.spawn().with_context(|| format!("cannot start {}", self.name))?;
         let (name, verdict) = (self.name, self.verdict);
-        Ok(Running { name, child, verdict, output, started: Instant::now() })
+        Ok(Running { name, child, verdict, output, started: Instant::now(), is_killed: false })
     }
 }
 
 impl Running {
+    /// Kills the program if it runs longer than allowed.
+    fn kill_after(&mut self, longest: Duration) -> Result<()> {
+        if self.started.elapsed() > longest && !self.is_killed {
+            self.child.kill()?;
+            self.is_killed = true;
+            let mut output = File::options().append(true).open(&self.output)?;
+            writeln!(output, "\nerror: killed after {} s: it hangs", longest.as_secs())?;
+        }
+        Ok(())
+    }
+
     /// Prints the output, and returns the result.
     fn end(self, success: bool, cpu: Duration) -> Result<Ended> {
         let took = self.started.elapsed();
@@ -157,7 +182,12 @@ impl Running {
                 tally.failed += u64::from(!success);
             }
         }
-        Ok(Ended { name: self.name, took, cpu, tally })
+        let mut last_lines = String::new();
+        if tally.failed > 0 {
+            let lines: Vec<_> = text.lines().collect();
+            last_lines = lines[lines.len().saturating_sub(LINES_AGAIN)..].join("\n");
+        }
+        Ok(Ended { name: self.name, took, cpu, tally, last_lines })
     }
 }
 
@@ -192,6 +222,25 @@ mod tests {
         ] {
             assert_eq!(tally(&script, verdict), expected, "{script}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_failed_programs_output_is_shown_again() {
+        let fails = shell("seq 1 100; exit 1", Verdict::ExitCode);
+        let ended = run(vec![fails, shell("seq 1 100", Verdict::ExitCode)], 1).unwrap();
+        let last: Vec<_> = ended[0].last_lines.lines().collect();
+        assert_eq!((last.first(), last.last()), (Some(&"41"), Some(&"100")));
+        assert_eq!(ended[1].last_lines, "");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed() {
+        let hangs = shell("exec sleep 100", Verdict::ExitCode);
+        let started = Instant::now();
+        let ended = run_within(Duration::from_millis(100), vec![hangs], 1).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(50));
+        assert_eq!(ended[0].tally.to_string(), "0 passed, 1 failed");
+        assert!(ended[0].last_lines.contains("killed after 0 s"), "{}", ended[0].last_lines);
     }
 
     #[test]

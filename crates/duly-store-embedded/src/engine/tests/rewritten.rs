@@ -95,6 +95,12 @@ fn p1_p10_rewrite_and_merge_preserve_every_record() {
     mover.commit();
     check_all_moves(&mut mover);
 
+    // Each large record is looked up. All are live, so one that is left out shows, wherever a part of a file begins.
+    let mut mover = Mover::new();
+    (0..100).for_each(|n| mover.schedule(&format!("large{n}"), vec![7; 5_000]));
+    mover.commit();
+    check_all_moves(&mut mover);
+
     let mut mover = Mover::with_sparse_runs();
     (0..2).for_each(|_| mover.take_checkpoint());
     check_all_moves(&mut mover);
