@@ -297,8 +297,12 @@ impl Auth {
         modes.tokens.as_ref()?.verify(text, now).map(Proof::Token)
     }
 
-    /// Checks that the keys in use are not out of date.
+    /// Checks that the keys in use can be read, and are not out of date.
     fn expect_current(&self) -> Result<(), Problem> {
+        if let Some(damage) = &self.0.table.read().records.damage {
+            let (reason, retry_after) = (damage.clone(), Millis::from_secs(60));
+            return Err(Error::Unavailable { reason, retry_after }.into());
+        }
         let stale_at = *self.0.stale_at.read();
         if stale_at.is_none_or(|at| Instant::now() < at) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The file of the keys of callers.
+//! The file of the keys of callers and of the tenants.
 //!
 //! ```text
 //! duly keys 1 <CRC-32C of the rest, 8 hexadecimal digits>\n
@@ -6,13 +6,15 @@
 //! ```
 //!
 //! Keys are few and change rarely, so they are no records of the journal: each change writes the whole
-//! file under another name, and renames it when it is durable. Rules:
+//! file, which is kept twice ([`JsonPair`]). Rules:
 //!
 //! 1. The manifest has the feature bit 4 (`format::KEYS`) before the first key is durable. Builds without keys
 //!    refuse the directory, and a missing file admits no one.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
 //!    forgets that the directory was restored.
-//! 3. A damaged file stops the start. Only an operator can remove it, and then all keys are gone.
+//! 3. A start writes a damaged or missing file again from the other one. If both are damaged, the store opens and
+//!    timers are delivered, but no caller is admitted: callers get the cause. An operator restores the files, or removes
+//!    both, and then all keys and tenants are gone.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,9 +24,9 @@ pub use duly_store::{AccessChange, AccessRecords, ChangeOrigin, RestoreState};
 use parking_lot::Mutex;
 
 use crate::{
-    disk::{Disk, Lock, RealDisk},
+    disk::{self, Disk, Lock, RealDisk},
     format,
-    json_file::JsonFile,
+    json_file::{self, JsonFile, JsonPair},
     manifest::{self, Manifest},
     open::OpenError,
 };
@@ -33,7 +35,12 @@ use crate::{
 pub(crate) const NAME: &str = "KEYS";
 /// Name of the file until it is durable.
 pub(crate) const TEMPORARY: &str = "KEYS.tmp";
-const FILE: JsonFile = JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly keys 1 " };
+/// Name of the copy.
+pub(crate) const COPY: &str = "KEYS.copy";
+const PAIR: JsonPair = JsonPair {
+    file: JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly keys 1 " },
+    copy: COPY,
+};
 
 /// The keys of an open store.
 #[derive(Debug)]
@@ -52,7 +59,18 @@ impl AccessFile {
         clock: Arc<dyn Clock>,
         lock: Lock,
     ) -> Result<Self, OpenError> {
-        let records = read(disk.as_ref())?;
+        let records = match read(disk.as_ref()) {
+            Ok(records) => records,
+            Err(error @ OpenError::Keys(_)) => {
+                let damage = error.to_string();
+                tracing::error!(%damage, "no caller is admitted; timers are delivered");
+                AccessRecords { version: 1, damage: Some(damage), ..AccessRecords::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        if records.damage.is_none() {
+            heal(disk.as_ref());
+        }
         if records.restore == RestoreState::Unconfirmed {
             tracing::warn!(
                 keys = records.keys.len(),
@@ -75,6 +93,9 @@ impl AccessFile {
         origin: ChangeOrigin,
     ) -> duly_store::Result<Option<AccessRecords>> {
         let mut records = self.records.lock();
+        if let Some(reason) = records.damage.clone() {
+            return Err(Error::Unavailable { reason, retry_after: Millis::from_secs(60) });
+        }
         if records.version != seen {
             return Ok(None);
         }
@@ -86,6 +107,8 @@ impl AccessFile {
         let reason = format!("the keys could not be written: {error}");
         match read(self.disk.as_ref()) {
             Ok(found) if found == *records => {
+                // The copy may have the change already.
+                heal(self.disk.as_ref());
                 let retry_after = Millis::from_secs(1);
                 Err(Error::Unavailable { reason, retry_after })
             }
@@ -149,14 +172,44 @@ pub(crate) fn note_restore(disk: &dyn Disk) -> Result<(), OpenError> {
 
 /// Returns `true` if a data directory has keys.
 pub fn exists(path: &Path) -> bool {
-    path.join(NAME).exists()
+    [NAME, COPY].iter().any(|name| path.join(name).exists())
+}
+
+/// Returns the faults of the files of the keys, and `true` if one of them is whole.
+pub(crate) fn faults(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+) -> disk::Result<(Vec<(&'static str, String)>, bool)> {
+    let kept = PAIR.load::<AccessRecords>(disk)?;
+    let is_missing = kept.value.is_none() && manifest.features & format::KEYS != 0;
+    let missing = is_missing.then(|| (NAME, "it is missing".to_owned()));
+    // Older builds keep no copy.
+    let of_older = |(name, what): &(&str, String)| *name == COPY && what == json_file::MISSING;
+    let faults = kept.faults.into_iter().filter(|fault| !of_older(fault));
+    Ok((faults.chain(missing).collect(), matches!(kept.value, Some(Ok(_)))))
+}
+
+/// Writes a damaged or missing file again from the other one, if it can.
+fn heal(disk: &dyn Disk) {
+    let healed = PAIR.load::<AccessRecords>(disk).and_then(|kept| match kept.value {
+        Some(Ok(records)) if !kept.faults.is_empty() => {
+            PAIR.save(disk, &records).map(|_| kept.faults)
+        }
+        _ => Ok(Vec::new()),
+    });
+    match healed {
+        Ok(faults) => faults.into_iter().for_each(|(file, reason)| {
+            tracing::warn!(file, %reason, "file of the keys written again; check the disk");
+        }),
+        Err(error) => tracing::warn!(%error, "the keys could not be written twice"),
+    }
 }
 
 /// Copies the keys into a directory that has no manifest yet. Returns the bytes of the file; `None` if there
 /// are no keys.
 pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, OpenError> {
     let Some(records) = load(source)? else { return Ok(None) };
-    Ok(Some(FILE.save(target, &records)?))
+    Ok(Some(PAIR.save(target, &records)?))
 }
 
 /// Reads the keys of a directory. Those of a restored directory need a confirmation, even if that is not noted
@@ -168,7 +221,7 @@ fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
         None if manifest.features & format::KEYS == 0 => return Ok(AccessRecords::default()),
         None => {
             tracing::warn!(
-                "file KEYS is missing; no caller is admitted until `duly key create` is run"
+                "the files KEYS and KEYS.copy are missing; no caller is admitted until `duly key create` is run"
             );
             AccessRecords { version: 1, ..AccessRecords::default() }
         }
@@ -181,7 +234,7 @@ fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
 
 /// Reads the file; `None` if there is none.
 fn load(disk: &dyn Disk) -> Result<Option<AccessRecords>, OpenError> {
-    FILE.load(disk)?.transpose().map_err(OpenError::Keys)
+    PAIR.load(disk)?.value.transpose().map_err(OpenError::Keys)
 }
 
 /// Returns `true` before the first start of a restored directory.
@@ -195,9 +248,9 @@ fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
         manifest.features |= format::KEYS;
         manifest.write(disk)?;
     }
-    FILE.save(disk, records)?;
+    PAIR.save(disk, records)?;
     Ok(())
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

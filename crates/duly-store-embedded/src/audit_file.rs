@@ -68,6 +68,11 @@ impl AuditFile {
     }
 }
 
+/// Returns the damage of the file, if there is any.
+pub(crate) fn damage(disk: &dyn Disk) -> disk::Result<Option<String>> {
+    Ok(FILE.load::<Vec<(String, String)>>(disk)?.and_then(Result::err))
+}
+
 #[cfg(test)]
 mod tests {
     use duly_core::env::Clock as _;

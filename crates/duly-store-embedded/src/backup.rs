@@ -206,6 +206,7 @@ impl Target {
                 fs::remove_dir_all(self.path.join(dir)).or_else(is_gone)?;
             }
             remove_file(&self.path.join(access_file::NAME))?;
+            remove_file(&self.path.join(access_file::COPY))?;
             remove_file(&self.path.join(manifest::RESTORED))
         });
         if let Err(error) = cleared.or_else(is_gone) {

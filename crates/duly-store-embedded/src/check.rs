@@ -16,6 +16,7 @@ use std::{path::Path, sync::Arc};
 use duly_core::env::Clock;
 
 use crate::{
+    access_file, audit_file,
     clock::SystemClock,
     disk::{self, Disk, RealDisk},
     engine::invariants::at_rest::StateAtRest,
@@ -97,6 +98,7 @@ fn check_files(
     check.load(clock)?;
     check.data_files()?;
     check.entries();
+    check.access()?;
     check.names()?;
     check.end_of_backup();
     Ok(check.report)
@@ -151,6 +153,25 @@ impl Check<'_> {
             let means = "this is an error in Duly: please report it";
             self.report.find(Finding { file, offset: 0, what, means });
         }
+    }
+
+    /// Checks the files of keys and of the audit log.
+    fn access(&mut self) -> Result<(), OpenError> {
+        let (faults, has_whole) = access_file::faults(self.disk.as_ref(), &self.manifest)?;
+        let means = if has_whole {
+            "the other file of the keys is whole: nothing is lost, and the next start writes both; check the disk"
+        } else {
+            "no caller is admitted, and timers are delivered: restore the file from a backup, or remove it and run \
+             `duly key create --admin --data DIR`, which loses all other keys and all tenants"
+        };
+        for (file, what) in faults {
+            self.report.find(Finding { file: file.to_owned(), offset: 0, what, means });
+        }
+        if let Some(what) = audit_file::damage(self.disk.as_ref())? {
+            let means = "the audit log in the store begins again; no timer needs it";
+            self.report.find(Finding { file: audit_file::NAME.to_owned(), offset: 0, what, means });
+        }
+        Ok(())
     }
 
     /// Checks that a backup ends with a closing frame. A build that writes them ends every backup with one.

@@ -53,10 +53,11 @@ pub enum OpenError {
         /// The fault.
         what: String,
     },
-    /// The file of the keys is damaged.
+    /// Both files of the keys are damaged.
     #[error(
-        "the file KEYS is damaged: {0}. Restore the file from a backup; or remove it, and create an \
-         administrator key with `duly key create --admin --data DIR`: all other keys are then gone"
+        "both files of the keys are damaged ({0}). Stop the server. Restore one of them from a backup and remove the \
+         other; or remove both, and create an administrator key with `duly key create --admin --data DIR`: all other \
+         keys and all tenants are then gone"
     )]
     Keys(String),
     /// The directory has no store.

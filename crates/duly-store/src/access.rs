@@ -35,6 +35,9 @@ pub struct AccessRecords {
     /// The tenants, which have no namespace in common.
     #[serde(default)]
     pub tenants: BTreeMap<TenantName, Tenant>,
+    /// The reason for which the stored records cannot be read. There are none here then, and callers get the reason.
+    #[serde(skip)]
+    pub damage: Option<String>,
 }
 
 /// The state of records that were restored from a backup.

@@ -24,7 +24,7 @@ fn admin(digit: u8) -> ApiKey {
     )
 }
 
-fn put(digit: u8) -> AccessChange {
+pub(crate) fn put(digit: u8) -> AccessChange {
     AccessChange::Put(Box::new(admin(digit)))
 }
 
@@ -96,19 +96,90 @@ fn a_full_disk_changes_no_key() {
     assert!(matches!(error, Error::InDoubt { .. }), "{error}");
 }
 
-#[test]
-fn without_its_file_no_caller_is_admitted() {
+/// Returns a closed store with two keys.
+fn with_two_keys() -> SimDisk {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
     block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap().unwrap();
     drop(store);
-    disk.corrupt(NAME, 40, 1);
-    let error = open(&disk).unwrap_err().to_string();
-    assert!(error.contains("KEYS is damaged") && error.contains("duly key create"), "{error}");
-    disk.remove(NAME).unwrap();
+    disk
+}
+
+fn records(store: &EmbeddedStore) -> AccessRecords {
+    block_on(store.read_access(u64::MAX)).unwrap().unwrap()
+}
+
+#[test]
+fn one_damaged_file_loses_no_key() {
+    let length = with_two_keys().read_file(NAME).len() as u64;
+    for name in [NAME, COPY] {
+        for at in (0..length).step_by(1_501).map(Some).chain([None]) {
+            let disk = with_two_keys();
+            match at {
+                Some(at) => disk.corrupt(name, at, 1),
+                None => disk.remove(name).unwrap(),
+            }
+            let found = records(&open(&disk).unwrap());
+            assert_eq!((found.keys.len(), found.damage), (2, None), "{name} at {at:?}");
+            assert_eq!(disk.read_file(NAME), disk.read_file(COPY), "{name} at {at:?}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_pair_admits_no_caller_and_stops_no_timer() {
+    let disk = with_two_keys();
+    [NAME, COPY].iter().for_each(|name| disk.corrupt(name, 40, 1));
     let store = open(&disk).unwrap();
-    let records = block_on(store.read_access(u64::MAX)).unwrap().unwrap();
-    assert!(records.are_required() && records.keys.is_empty());
+    let found = records(&store);
+    let damage = found.damage.unwrap();
+    for part in ["KEYS: ", "KEYS.copy: ", "duly key create", "all tenants"] {
+        assert!(damage.contains(part), "{damage} lacks {part}");
+    }
+    assert!(found.version > 0 && found.keys.is_empty());
+    let error = block_on(store.change_access(1, put(3), ChangeOrigin::Call)).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert_eq!(store.health().not_ready, Vec::<String>::new());
+    drop(store);
+    // The remedy that the message names.
+    [NAME, COPY].iter().for_each(|name| disk.remove(name).unwrap());
+    assert_eq!(records(&open(&disk).unwrap()).damage, None);
+}
+
+#[test]
+fn without_its_files_no_caller_is_admitted() {
+    let disk = with_two_keys();
+    [NAME, COPY].iter().for_each(|name| disk.remove(name).unwrap());
+    let found = records(&open(&disk).unwrap());
+    assert!(found.are_required() && found.keys.is_empty());
+}
+
+#[test]
+fn p10_a_key_is_revoked_without_a_free_byte_or_inode() {
+    let disk = with_two_keys();
+    let store = open(&disk).unwrap();
+    disk.set_free_bytes(0);
+    disk.set_free_inodes(0);
+    let disabled = ApiKey { disabled: true, ..admin(2) };
+    let change = AccessChange::Put(Box::new(disabled));
+    let changed = block_on(store.change_access(2, change, ChangeOrigin::Call)).unwrap().unwrap();
+    assert!(changed.keys[&admin(2).id].disabled);
+    let change = AccessChange::Delete(admin(2).id);
+    block_on(store.change_access(3, change, ChangeOrigin::Call)).unwrap().unwrap();
+    drop(store);
+    assert_eq!(records(&open(&disk.crash()).unwrap()).keys.len(), 1);
+}
+
+#[test]
+fn files_of_an_older_build_are_read_and_written_twice() {
+    let disk = with_two_keys();
+    let found = load(&disk).unwrap().unwrap();
+    disk.remove(COPY).unwrap();
+    PAIR.file.save(&disk, &found).unwrap();
+    let store = open(&disk).unwrap();
+    assert_eq!(records(&store).keys.len(), 2);
+    assert_eq!(disk.read_file(NAME), disk.read_file(COPY));
 }
 
 #[test]

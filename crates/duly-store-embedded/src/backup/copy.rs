@@ -154,7 +154,7 @@ impl<'a> Copying<'a> {
     /// Copies the keys, if there are any.
     pub(super) fn copy_keys(&mut self) -> Result<(), BackupError> {
         if let Some(bytes) = access_file::copy(self.source, self.target)? {
-            self.files += 1;
+            self.files += 2;
             self.copied_bytes += bytes;
             self.so_far.bytes_total += bytes;
             self.report_progress(bytes);

@@ -251,6 +251,7 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         manifest::COPY,
         manifest::RESTORED,
         access_file::NAME,
+        access_file::COPY,
         access_file::TEMPORARY,
         audit_file::NAME,
         audit_file::TEMPORARY,

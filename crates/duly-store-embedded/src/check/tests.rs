@@ -223,3 +223,68 @@ fn segments_of_another_store_are_named() {
     let report = checked(&fixture.disk).expect("it is checked to the end");
     assert!(report.to_string().contains("belongs to another store"), "{report}");
 }
+
+/// Every file of a data directory and of a backup that a start or a restore reads is known to the check: a damaged one is
+/// a finding, and so is a missing one unless nothing needs it.
+#[test]
+fn p1_the_check_knows_every_file() {
+    let root = tempfile::tempdir().expect("a directory");
+    let (data, backup) = (root.path().join("data"), root.path().join("backup"));
+    let store = make_store(&data);
+    let key = crate::access_file::tests::put(1);
+    let changed = store.change_access(0, key, crate::access_file::ChangeOrigin::Call);
+    changed.now_or_never().expect("at once").expect("written");
+    let entry = duly_store::AuditEntry {
+        id: duly_store::AuditId::new(SystemClock.now(), 1),
+        line: "{}".to_owned(),
+    };
+    store.append_audit(vec![entry]).now_or_never().expect("at once").expect("written");
+    store.backup(&backup, &mut |_| {}).expect("copied");
+    store.close();
+    drop(store);
+
+    for directory in [&data, &backup] {
+        let report = check_unchanged(directory).expect("checked");
+        assert!(report.findings.is_empty() && report.left_overs.is_empty(), "{report:?}");
+        let mut names = Vec::new();
+        for (path, bytes) in contents(directory) {
+            let name = path.strip_prefix(directory.to_str().expect("text")).expect("below it");
+            let name = name.trim_start_matches('/').to_owned();
+            let is_found = |what: &str| match check(directory, &mut |_| {}) {
+                Ok(report) => assert!(!report.findings.is_empty(), "{name} {what}: {report:?}"),
+                Err(error) => panic!("{name} {what}: {error}"),
+            };
+            names.push(name.clone());
+            // Files without content that anything reads.
+            if matches!(name.as_str(), "LOCK" | "RESTORED") || name.ends_with("spare") {
+                continue;
+            }
+            let mut damaged = bytes.clone();
+            damaged[20] ^= 1;
+            fs::write(&path, damaged).expect("written");
+            is_found("is damaged");
+            fs::remove_file(&path).expect("removed");
+            // Without a checkpoint the journal is read from its beginning, as in a store that has none yet. The other
+            // files are written again from their copies, and the audit log begins again.
+            let is_whole_without = name.starts_with("checkpoints/")
+                || ["MANIFEST", "MANIFEST.copy", "KEYS", "KEYS.copy", "AUDIT"].contains(&&*name);
+            if !is_whole_without {
+                is_found("is missing");
+            }
+            fs::write(&path, bytes).expect("written");
+        }
+        for name in ["MANIFEST", "MANIFEST.copy", "KEYS", "KEYS.copy"] {
+            assert!(names.iter().any(|it| it == name), "{name} is not in {names:?}");
+        }
+        // Both of a pair.
+        for pair in [["MANIFEST", "MANIFEST.copy"], ["KEYS", "KEYS.copy"]] {
+            let kept = pair.map(|name| fs::read(directory.join(name)).expect("read"));
+            pair.iter().for_each(|name| fs::remove_file(directory.join(name)).expect("removed"));
+            let report = check(directory, &mut |_| {});
+            assert!(report.is_err() || !report.expect("checked").findings.is_empty(), "{pair:?}");
+            for (name, bytes) in pair.into_iter().zip(kept) {
+                fs::write(directory.join(name), bytes).expect("written");
+            }
+        }
+    }
+}
