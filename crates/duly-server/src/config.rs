@@ -19,8 +19,8 @@ pub mod keys;
 mod numbers;
 mod pages;
 mod sections;
-mod store_url;
 mod texts;
+mod urls;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,11 +42,11 @@ pub use sections::{
     AllowLoopback, Audit, AuditLevel, Auth, AuthMode, Defaults, Delivery, Drain, Jwt, JwtAlgorithm,
     Limits, Log, Server, Store, Tls, TlsVersion, Tracing, Webhook,
 };
-pub use store_url::StoreUrl;
 pub use texts::{
     AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
     Network, NonEmpty, PortRange, ProxyUrl, Risk, WebOrigin,
 };
+pub use urls::StoreUrl;
 
 use keys::{Key, StoreKind};
 

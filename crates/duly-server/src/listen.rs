@@ -9,13 +9,16 @@ use std::{
 };
 
 use futures::future::select_all;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use rustix::fs::Mode;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio_util::either::Either;
 
 /// Begins the text of a Unix socket's address.
 const UNIX: &str = "unix:";
 /// Rights on the file of a Unix socket: its user and group may call.
 const SOCKET_MODE: u32 = 0o660;
+/// Connections that wait on a Unix socket until they are accepted, as on TCP.
+const BACKLOG: u32 = 1_024;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,8 +119,13 @@ impl Listener {
             }
             fs::remove_file(path)?;
         }
-        let socket = Socket::Unix(UnixListener::bind(path)?);
+        let socket = UnixSocket::new_stream()?;
+        // Linux creates the file with the rights of the socket, less the umask. So no other user can call meanwhile.
+        rustix::fs::fchmod(&socket, Mode::from_raw_mode(SOCKET_MODE))?;
+        socket.bind(path)?;
+        let socket = Socket::Unix(socket.listen(BACKLOG)?);
         let listener = Self { socket, address: address.clone() };
+        // The umask may have taken some of the rights.
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
         Ok(listener)
     }

@@ -3,6 +3,7 @@
 //! A process has one recorder. The first server that starts installs it; later servers (in tests) use
 //! the same one. Gauges of the store are read at each scrape.
 
+mod line_limit;
 pub mod logging;
 pub(crate) mod traces;
 

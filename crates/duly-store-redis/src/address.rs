@@ -1,6 +1,6 @@
 //! The URL of a store: parses it into servers, credentials and the protocol for each connection.
 
-use std::{fmt, fs, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use redis::{Client, IntoConnectionInfo as _, RedisResult, TlsCertificates, io::tcp::TcpSettings};
 
@@ -50,7 +50,7 @@ impl Address {
             address.login = login(address.login.trim_end_matches('@'), password)?;
         }
         if let Some(path) = &options.tls_ca {
-            let read = fs::read(path).map_err(|error| {
+            let read = duly_tls::files::read(path).map_err(|error| {
                 OpenError::Url(format!(
                     "cannot read the CA certificates in {}: {error}",
                     path.display()

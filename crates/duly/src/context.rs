@@ -8,7 +8,10 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs, io,
+    env,
+    fs::{self, DirBuilder, File},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -82,8 +85,17 @@ impl Contexts {
         let text = toml::to_string(self).expect("contexts are TOML");
         let temporary = path.with_extension("tmp");
         let directory = path.parent().unwrap_or(Path::new("."));
-        let written = fs::create_dir_all(directory)
-            .and_then(|()| fs::write(&temporary, text))
+        // The file shows where keys are. Its rights do not depend on the umask.
+        let create = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            fs::remove_file(&temporary).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+            File::options().write(true).create_new(true).mode(0o600).open(&temporary)
+        };
+        let written = create()
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| fs::rename(&temporary, &path));
         written
             .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))

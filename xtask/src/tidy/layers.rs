@@ -13,6 +13,7 @@ use super::tree::File;
 const LAYERS: &[&str] = &[
     "duly-core",
     "duly-wheel",
+    "duly-tls",
     "duly-api",
     "duly-store",
     "duly-store-embedded",

@@ -10,13 +10,13 @@ mod signatures;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use duly_core::{Timestamp, access::Subject};
+use duly_tls::{chain::client_config, files};
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     jwk::{Jwk, JwkSet, PublicKeyUse},
@@ -50,8 +50,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum KeysPlace {
     /// A file.
     File(PathBuf),
-    /// A URL.
-    Url(String),
+    /// A URL, and its form for logs and errors, without a secret.
+    Url { url: String, shown: String },
 }
 
 /// Options for tokens.
@@ -112,7 +112,7 @@ impl Tokens {
         signatures::install();
         let keys = match &options.keys {
             KeysPlace::File(path) => read_file(path)?,
-            KeysPlace::Url(_) => JwkSet { keys: Vec::new() },
+            KeysPlace::Url { .. } => JwkSet { keys: Vec::new() },
         };
         let keys = RwLock::new(Arc::new(keys));
         let (verified, unknown_key) = (Mutex::default(), Notify::new());
@@ -227,10 +227,10 @@ impl Tokens {
                 let read = read.unwrap_or_else(|error| Err(error.to_string()));
                 read.map_err(|error| format!("{}: {error}", path.display()))
             }
-            KeysPlace::Url(url) => {
+            KeysPlace::Url { url, shown } => {
                 let fetched = tokio::time::timeout(READ_TIMEOUT, fetch(url)).await;
                 let fetched = fetched.unwrap_or_else(|_| Err("no response in time".to_owned()));
-                fetched.and_then(|bytes| parse(&bytes)).map_err(|error| format!("{url}: {error}"))
+                fetched.and_then(|bytes| parse(&bytes)).map_err(|error| format!("{shown}: {error}"))
             }
         }
     }
@@ -245,22 +245,27 @@ pub(crate) fn check_file(path: &Path) -> Result<(), String> {
 }
 
 fn read_file(path: &Path) -> Result<JwkSet, String> {
-    parse(&fs::read(path).map_err(|error| error.to_string())?)
+    parse(&files::read(path).map_err(|error| error.to_string())?)
 }
 
 /// Reads a URL.
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = client_config(provider).map_err(|error| error.to_string())?;
     let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(config)
         .user_agent(concat!("duly/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .build();
     let client = client.map_err(|error| error.to_string())?;
-    let mut response = client.get(url).send().await.map_err(|error| error.to_string())?;
+    // The library's errors name the URL with its query.
+    let failed = |error: reqwest::Error| error.without_url().to_string();
+    let mut response = client.get(url).send().await.map_err(failed)?;
     if !response.status().is_success() {
         return Err(format!("status {}", response.status()));
     }
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
         bytes.extend(chunk);
         if bytes.len() > KEYS_BYTES_MAX {
             return Err(format!("more than {KEYS_BYTES_MAX} bytes"));

@@ -4,10 +4,11 @@
 //!
 //! Apart from the rest, since `config show` shows a configuration also where the files do not exist.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
+use duly_tls::files;
 
 use super::{Config, Layers, Tls, keys::key};
 use crate::auth::tokens;
@@ -128,7 +129,7 @@ pub(crate) fn root_key(path: &Path) -> Result<PresentedKey, String> {
 
 /// Reads a file that holds one line; `None` if it holds none or several.
 fn one_line(path: &Path) -> Result<Option<String>, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = files::read_to_string(path).map_err(|error| error.to_string())?;
     let mut lines = text.lines();
     let line = lines.next().filter(|line| !line.is_empty() && lines.next().is_none());
     Ok(line.map(str::to_owned))
@@ -146,7 +147,7 @@ fn place_of_file(path: &Path) -> Result<(), String> {
 
 /// Checks that a file can hold authorities.
 fn authorities(path: &Path) -> Result<(), String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = files::read_to_string(path).map_err(|error| error.to_string())?;
     let holds = text.contains("-----BEGIN CERTIFICATE-----");
     if holds { Ok(()) } else { Err("no certificate in it".to_owned()) }
 }
@@ -156,6 +157,6 @@ fn authorities(path: &Path) -> Result<(), String> {
 /// # Errors
 /// The reason, without any content of the file.
 pub(crate) fn credentials(path: &Path) -> Result<Credentials, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = files::read_to_string(path).map_err(|error| error.to_string())?;
     Credentials::new(&text).ok_or_else(|| "it must hold one line, user:password".to_owned())
 }

@@ -12,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Config, numbers::bytes_text};
+use super::{Config, numbers::bytes_text, urls::redacted};
 
 /// The name of a field, which the compiler checks: `key!(server.listen)` is `"server.listen"`.
 #[macro_export]
@@ -265,6 +265,9 @@ fn words(schema: &Value) -> Vec<&str> {
 /// Returns a refused value for a message.
 pub(super) fn shown(written: &Value) -> String {
     match written {
+        Value::String(text) if text.contains("://") => {
+            shorten(&text.split(',').map(redacted).collect::<Vec<_>>().join(","))
+        }
         Value::String(text) => shorten(text),
         Value::Array(items) => {
             let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
-    store_url::StoreUrl,
     texts::{
-        AbsolutePath, CollectorUrl, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses,
-        LogFilter, Network, PortRange, ProxyUrl, Risk, WebOrigin,
+        AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
+        Network, PortRange, ProxyUrl, Risk, WebOrigin,
     },
+    urls::{CollectorUrl, StoreUrl},
 };
 use crate::telemetry::logging;
 

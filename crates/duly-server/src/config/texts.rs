@@ -18,7 +18,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{Host as UrlHost, Url};
 
-use super::store_url::StoreUrl;
 use crate::{listen::Address, telemetry::logging};
 
 /// A value that is written as text; `Display` is the form that is read again.
@@ -66,6 +65,8 @@ macro_rules! written_as_text {
         }
     };
 }
+
+pub(super) use written_as_text;
 
 /// Declares a text with one value in it: its name, the allowed values, the function that reads it.
 ///
@@ -225,34 +226,6 @@ text!(
 );
 
 text!(
-    /// URL of a set of keys.
-    KeysUrl(String) as it is,
-    "an https:// URL, or http:// on a loopback address",
-    |text| {
-        let url = Url::parse(text).ok()?;
-        let is_local = url.host_str().is_some_and(|host| {
-            let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        });
-        let is_bare = url.username().is_empty() && url.password().is_none();
-        let is_allowed = url.scheme() == "https" || url.scheme() == "http" && is_local;
-        (is_allowed && is_bare).then(|| text.to_owned())
-    }
-);
-
-text!(
-    /// URL of a collector of spans.
-    CollectorUrl(String) as it is,
-    "an http:// or https:// URL without a user, such as http://127.0.0.1:4318",
-    |text| {
-        let url = Url::parse(text).ok()?;
-        let is_bare = url.username().is_empty() && url.password().is_none();
-        let is_allowed = matches!(url.scheme(), "http" | "https") && url.query().is_none();
-        (is_allowed && is_bare).then(|| text.to_owned())
-    }
-);
-
-text!(
     /// Point in time.
     Instant(Timestamp) as it is,
     "a time of RFC 3339 such as 2026-11-24T08:00:00Z",
@@ -378,7 +351,6 @@ impl TextValue for ProxyUrl {
 }
 
 written_as_text!(ProxyUrl);
-written_as_text!(StoreUrl);
 
 #[cfg(test)]
 mod tests;

@@ -12,12 +12,13 @@ use std::{
 };
 
 use duly_core::{Timestamp, access::Subject, metric_names as names};
+use duly_tls::{chain::client_verifier, files};
 use metrics::gauge;
 use parking_lot::RwLock;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::CertificateDer,
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
@@ -68,9 +69,11 @@ impl TlsOptions {
         let unusable =
             |key, path: &PathBuf, reason| TlsFileError { key, path: path.clone(), reason };
         let wrong_key = |reason| unusable(key!(tls.key_file), &self.key, reason);
+        let certificates = |key, path: &PathBuf| {
+            files::certificates(path).map_err(|reason| unusable(key, path, reason))
+        };
         let chain = certificates(key!(tls.certificate_file), &self.certificate)?;
-        let secret = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| wrong_key(format!("no private key can be read from it: {error}")))?;
+        let secret = files::private_key(&self.key).map_err(wrong_key)?;
         let own = CertifiedKey::from_der(chain, secret, &ring::default_provider())
             .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?;
         let mut authorities = None;
@@ -100,10 +103,14 @@ impl TlsOptions {
                 let mut roots = RootCertStore::empty();
                 roots.add_parsable_certificates(authorities.clone());
                 // A caller without a certificate may have a key.
-                WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
-                    .allow_unauthenticated()
-                    .build()
-                    .expect("there is an authority")
+                let verifier = WebPkiClientVerifier::builder_with_provider(
+                    roots.into(),
+                    Arc::clone(&provider),
+                )
+                .allow_unauthenticated()
+                .build()
+                .expect("there is an authority");
+                client_verifier(verifier)
             }
         };
         let own = SingleCertAndKey::from(files.own.clone());
@@ -115,20 +122,6 @@ impl TlsOptions {
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Arc::new(config)
     }
-}
-
-/// Reads the certificates of a file in PEM, at least one.
-fn certificates(
-    key: &'static str,
-    path: &PathBuf,
-) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
-    let unusable = |reason| TlsFileError { key, path: path.clone(), reason };
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let read: Vec<_> = read.map_err(|error| unusable(error.to_string()))?;
-    if read.is_empty() {
-        return Err(unusable("there is no certificate in it".to_owned()));
-    }
-    Ok(read)
 }
 
 /// What the files of TLS hold.

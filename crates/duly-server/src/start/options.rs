@@ -299,7 +299,9 @@ fn tokens(config: &Config) -> Result<Tokens, StartError> {
         issuer: text(&jwt.issuer),
         audience: text(&jwt.audience),
         keys: match (&jwt.jwks_url, file) {
-            (Some(url), _) => KeysPlace::Url(url.0.clone()),
+            (Some(url), _) => {
+                KeysPlace::Url { url: url.reveal().to_owned(), shown: url.to_string() }
+            }
             (None, file) => KeysPlace::File(file.unwrap_or_else(|| Path::new("")).to_owned()),
         },
         algorithms: named.iter().map(algorithm).collect(),

@@ -1,16 +1,18 @@
 //! Writes log lines to standard error, as text for people or as JSON for programs. Lines for the journal of systemd
-//! begin with their priority, so that `journalctl -p warning` finds them.
+//! begin with their priority, so that `journalctl -p warning` finds them. The lines of each call site are limited.
 
 use std::{
     borrow::Cow,
     ffi::OsStr,
     fmt,
     io::{self, IsTerminal as _},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
+use duly_core::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::{
     EnvFilter,
     filter::LevelFilter,
@@ -20,6 +22,8 @@ use tracing_subscriber::{
     },
     registry::LookupSpan,
 };
+
+use super::line_limit::LineLimit;
 
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -54,11 +58,11 @@ pub fn init(filter: &str, format: Format) -> bool {
     let is_for_journal = is_journal_on_stderr();
     match format {
         Format::Text => {
-            builder.event_format(Lines { format: format::format(), is_for_journal }).try_init()
+            builder.event_format(Lines::new(format::format(), format, is_for_journal)).try_init()
         }
         Format::Json => builder
             .json()
-            .event_format(Lines { format: format::format().json(), is_for_journal })
+            .event_format(Lines::new(format::format().json(), format, is_for_journal))
             .try_init(),
     }
     .is_ok()
@@ -71,10 +75,47 @@ fn is_journal_on_stderr() -> bool {
         .is_ok_and(|file| stream == format!("{}:{}", file.st_dev, file.st_ino))
 }
 
-/// Formats events. For the journal, each line begins with the priority of its event.
+/// Formats events within the limit of their call sites. For the journal, each line begins with the priority of its
+/// event.
 struct Lines<F> {
     format: F,
+    kind: Format,
     is_for_journal: bool,
+    limit: LineLimit,
+}
+
+impl<F> Lines<F> {
+    fn new(format: F, kind: Format, is_for_journal: bool) -> Self {
+        Self { format, kind, is_for_journal, limit: LineLimit::default() }
+    }
+
+    /// Returns the line that tells of those that were not written.
+    fn suppressed(&self, number: u64, event: &Metadata<'_>) -> String {
+        suppressed(self.kind, number, *event.level(), event.target())
+    }
+}
+
+fn suppressed(kind: Format, number: u64, level: Level, target: &str) -> String {
+    let time = Timestamp::saturating_from_unix_ms(unix_ms());
+    let text = "similar lines were not written: too many in a short time";
+    match kind {
+        Format::Text => format!("{time} {level:>5} {target}: {number} {text}\n"),
+        Format::Json => {
+            let line = serde_json::json!({
+                "timestamp": time.to_string(),
+                "level": level.as_str(),
+                "fields": { "message": text, "lines": number },
+                "target": target,
+            });
+            format!("{line}\n")
+        }
+    }
+}
+
+/// Returns the present time. Log lines have that of the system's clock.
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<S, N, F> FormatEvent<S, N> for Lines<F>
@@ -89,10 +130,18 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        let Some(suppressed) = self.limit.admit(event.metadata(), Instant::now()) else {
+            return Ok(());
+        };
+        let suppressed = match suppressed {
+            0 => String::new(),
+            number => self.suppressed(number, event.metadata()),
+        };
         if !self.is_for_journal {
+            writer.write_str(&suppressed)?;
             return self.format.format_event(context, writer, event);
         }
-        let mut text = String::new();
+        let mut text = suppressed;
         self.format.format_event(context, Writer::new(&mut text), event)?;
         writer.write_str(&with_priority(*event.metadata().level(), &text))
     }
@@ -126,6 +175,11 @@ fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -138,6 +192,69 @@ mod tests {
         {
             assert!(!is_filter(bad), "{bad:?}");
         }
+    }
+
+    /// Returns the lines of 1,000 events of one call site, and of one of another.
+    fn logged(format: Format) -> Vec<String> {
+        let buffer = Arc::new(Mutex::new(Vec::new()));
+        let writer = Arc::clone(&buffer);
+        let builder = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || Shared(Arc::clone(&writer)));
+        let emit = || {
+            (0..1_000).for_each(|n| tracing::warn!(n, "a stranger did it"));
+            tracing::info!("another");
+        };
+        match format {
+            Format::Text => {
+                let lines = Lines::new(format::format(), format, false);
+                tracing::subscriber::with_default(builder.event_format(lines).finish(), emit);
+            }
+            Format::Json => {
+                let lines = Lines::new(format::format().json(), format, false);
+                let subscriber = builder.json().event_format(lines).finish();
+                tracing::subscriber::with_default(subscriber, emit);
+            }
+        }
+        let text = String::from_utf8(buffer.lock().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[derive(Clone)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn p10_a_call_site_cannot_fill_the_log() {
+        for format in [Format::Text, Format::Json] {
+            let lines = logged(format);
+            assert!((201..=220).contains(&lines.len()), "{} lines", lines.len());
+            assert!(lines.last().unwrap().contains("another"), "{lines:?}");
+            if format == Format::Json {
+                let parsed = lines.iter().map(|line| serde_json::from_str::<Value>(line));
+                assert!(parsed.into_iter().all(|line| line.is_ok()), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_number_of_suppressed_lines_is_written_in_the_same_form() {
+        let line = suppressed(Format::Text, 7, Level::WARN, "rustls::conn");
+        let expected =
+            " WARN rustls::conn: 7 similar lines were not written: too many in a short time\n";
+        assert!(line.ends_with(expected), "{line}");
+        let line = suppressed(Format::Json, 7, Level::WARN, "rustls::conn");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["fields"]["lines"], 7);
     }
 
     #[test]

@@ -4,13 +4,17 @@
 //! 2. Its queue has a limit. Spans that do not fit, and those that the collector does not accept, are dropped.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use duly_core::metric_names as names;
 use duly_node::Traces;
+use duly_tls::chain::client_config;
 use metrics::counter;
 use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider as _};
 use opentelemetry_otlp::{
@@ -51,7 +55,7 @@ impl TraceExport {
         let Some(endpoint) = &config.otlp_endpoint else {
             return Ok((Self::default(), Traces::default()));
         };
-        let address = with_path(&endpoint.0)?;
+        let address = with_path(endpoint.reveal())?;
         let exporter = OtlpExporter::builder()
             .with_http()
             .with_http_client(client(address.scheme())?)
@@ -106,7 +110,13 @@ fn with_path(endpoint: &str) -> Result<Url, String> {
 /// needs no certificates of authorities.
 fn client(scheme: &str) -> Result<Client, String> {
     let builder = Client::builder().timeout(EXPORT_TIMEOUT);
-    let builder = if scheme == "https" { builder } else { builder.tls_certs_only([]) };
+    let builder = if scheme == "https" {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = client_config(provider).map_err(|error| error.to_string())?;
+        builder.tls_backend_preconfigured(config)
+    } else {
+        builder.tls_certs_only([])
+    };
     let built = thread::spawn(move || builder.build()).join();
     built.map_err(|_| "the client panicked".to_owned())?.map_err(|error| error.to_string())
 }

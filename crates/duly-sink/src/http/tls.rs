@@ -6,11 +6,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use parking_lot::{Mutex, RwLock};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+use duly_tls::{
+    chain::{ChainTooLong, server_verifier},
+    files::{self, certificates, private_key},
 };
+use parking_lot::{Mutex, RwLock};
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use tokio::{io, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use url::Host;
@@ -102,10 +103,12 @@ fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = server_verifier(roots, &provider);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::Client(error.to_string()))?
-        .with_root_certificates(roots);
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
     let mut config = match &files.client {
         None => builder.with_no_client_auth(),
         Some(ClientFiles { certificate, key }) => {
@@ -113,9 +116,7 @@ fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
             let wrong_certificate = unusable("client certificate", file_key, certificate);
             let wrong_key = unusable("client key", "webhook.client_key_file", key);
             let chain = certificates(certificate).map_err(wrong_certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-                wrong_key(format!("no private key can be read from it: {error}"))
-            })?;
+            let secret = private_key(key).map_err(&wrong_key)?;
             builder
                 .with_client_auth_cert(chain, secret)
                 .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?
@@ -126,9 +127,9 @@ fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
 }
 
 /// Returns the content of the named files; nothing for one that cannot be read.
-fn content(files: &TlsFiles) -> Vec<Option<Vec<u8>>> {
-    let client = files.client.iter().flat_map(|client| [&client.certificate, &client.key]);
-    files.ca.iter().chain(client).map(|path| std::fs::read(path).ok()).collect()
+fn content(named: &TlsFiles) -> Vec<Option<Vec<u8>>> {
+    let client = named.client.iter().flat_map(|client| [&client.certificate, &client.key]);
+    named.ca.iter().chain(client).map(|path| files::read(path).ok()).collect()
 }
 
 /// Checks that the certificate and key files can be read and used, as a sink does, and keeps nothing of
@@ -150,7 +151,11 @@ pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
 /// Formats the error of a failed handshake, with a hint.
 fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError, Error as Tls};
-    let help = match failure::caused_by::<Tls>(error) {
+    let cause = failure::caused_by::<Tls>(error);
+    if let Some(refusal) = cause.and_then(ChainTooLong::of) {
+        return format!("TLS: {refusal}");
+    }
+    let help = match cause {
         Some(Tls::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             "; if the receiver's certificate is of a private authority, set webhook.ca_file to \
              that authority's certificate"
@@ -164,15 +169,4 @@ fn explain(error: &io::Error) -> String {
 /// Returns a function that creates the error of an unusable file from the reason.
 fn unusable(what: &'static str, key: &'static str, path: &Path) -> impl Fn(String) -> Error {
     move |reason| Error::File { what, key, path: path.to_owned(), reason }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path)
-        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
-        .map_err(|error| format!("no certificate can be read from it: {error}"))?;
-    if read.is_empty() {
-        return Err("there is no certificate in it; it must be PEM (-----BEGIN CERTIFICATE-----)"
-            .to_owned());
-    }
-    Ok(read)
 }

@@ -81,6 +81,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
 async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Printer) -> Outcome {
     // Signals are received from the start, so that one during the opening of the store is not lost.
     let mut stop = Stop::listen()?;
+    tokio::spawn(hang_ups(listen_for(SignalKind::hangup())?));
     service_manager::opening();
     let running = tokio::select! {
         started = duly_server::start(config) => started.map_err(Failure::new)?,
@@ -124,13 +125,9 @@ struct Stop {
 
 impl Stop {
     fn listen() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")))
-        };
         Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
         })
     }
 
@@ -139,6 +136,18 @@ impl Stop {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+}
+
+fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::new(format_args!("cannot listen for signals: {error}")))
+}
+
+/// Logs each SIGHUP, which reads certificates again. Without a listener SIGHUP would end a server that has no
+/// certificates: `systemctl reload` would stop it.
+async fn hang_ups(mut signals: Signal) {
+    while signals.recv().await.is_some() {
+        tracing::info!("SIGHUP: certificates are read again; other settings need a restart");
     }
 }
 

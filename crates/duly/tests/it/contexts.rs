@@ -1,10 +1,10 @@
 //! Contexts: several servers with a name, a key and a namespace each.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use tempfile::TempDir;
 
-use crate::harness::{Process, Ran, Server, duly, run, text};
+use crate::harness::{Process, Ran, Server, duly, duly_without_umask, run, text};
 
 /// Commands with a file of contexts of their own.
 struct Contexts(TempDir);
@@ -126,4 +126,19 @@ fn watch_repeats_only_commands_that_read() {
     let message = server.run(&["cancel", "orders", "x", "--watch"]).refused(2);
     assert!(message.contains("only reads"), "{message}");
     assert!(server.run(&["health", "--watch=1ms"]).refused(2).contains("100ms"));
+}
+
+#[test]
+fn only_its_user_can_read_the_file_of_contexts() {
+    let at = Contexts::new();
+    for _ in 0..2 {
+        let mut command = duly_without_umask();
+        command.env("DULY_CONTEXTS", at.0.path().join("duly/contexts.toml"));
+        command.args(["context", "put", "dev", "--server", "http://127.0.0.1:1"]);
+        Ran::from(command.output().expect("duly starts")).ok();
+        let mode = |name: &str| {
+            fs::metadata(at.path(name)).expect("it is there").permissions().mode() & 0o777
+        };
+        assert_eq!((mode("duly"), mode("duly/contexts.toml")), (0o700, 0o600));
+    }
 }

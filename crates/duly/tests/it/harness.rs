@@ -77,6 +77,13 @@ pub(crate) fn duly() -> Command {
     command
 }
 
+/// Returns the binary under a umask that takes no rights away.
+pub(crate) fn duly_without_umask() -> Command {
+    let mut command = independent("sh");
+    command.args(["-c", r#"umask 000 && exec "$0" "$@""#, BINARY]).envs(WITHOUT_RESERVE);
+    command
+}
+
 /// Returns a command that starts a node of the deployment at this URL.
 pub(crate) fn node(url: &str) -> Command {
     let mut command = independent(BINARY);

@@ -1,18 +1,21 @@
 //! `duly serve`: start, stop, failures to start, and kill -9.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    os::unix::net::UnixDatagram,
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixDatagram, UnixStream},
+    },
     path::{Path, PathBuf},
     time::{Instant, SystemTime},
 };
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-use crate::harness::{DEADLINE, Process, Ran, Server, duly, run, shell, text};
+use crate::harness::{DEADLINE, Process, Ran, Server, duly, duly_without_umask, run, shell, text};
 
 #[test]
 fn start_report_has_address_data_directory_and_counts() {
@@ -264,6 +267,51 @@ fn a_signal_drains_it_and_exits_0() {
         server.process.signal(signal);
         let (status, stderr) = server.process.ended();
         assert_eq!(status.code(), Some(0), "{stderr}");
+    }
+}
+
+#[test]
+fn a_hang_up_ends_no_server() {
+    let mut server = Server::start();
+    server.process.signal(Signal::HUP);
+    server.run(&["health"]).ok();
+    server.process.signal(Signal::TERM);
+    let (status, stderr) = server.process.ended();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("SIGHUP"), "{stderr}");
+}
+
+#[test]
+fn a_unix_socket_is_never_open_to_other_users() {
+    for _ in 0..5 {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let socket = directory.path().join("duly.sock");
+        let unix = format!("unix:{}", text(&socket));
+        let data = directory.path().join("data");
+        let mut command = duly_without_umask();
+        let listen = format!("127.0.0.1:0,{unix}");
+        command.args(["serve", "--listen", &listen, "--data", text(&data)]);
+        let mut server = Process::of(command);
+        let watch = std::thread::spawn({
+            let socket = socket.clone();
+            // From the moment at which the file is there.
+            move || {
+                let began = Instant::now();
+                let mut modes = BTreeSet::new();
+                while began.elapsed() < DEADLINE {
+                    if let Ok(found) = fs::metadata(&socket) {
+                        modes.insert(found.permissions().mode() & 0o777);
+                        if UnixStream::connect(&socket).is_ok() {
+                            break;
+                        }
+                    }
+                }
+                modes
+            }
+        });
+        server.address();
+        let modes = watch.join().expect("no panic");
+        assert_eq!(modes.into_iter().collect::<Vec<_>>(), [0o660]);
     }
 }
 

@@ -61,7 +61,7 @@ pub(in crate::auth) fn header() -> Value {
 
 pub(in crate::auth) fn tokens(jwks: &Value) -> Tokens {
     let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), jwks.to_string()).unwrap();
+    std::fs::write(file.path(), jwks.to_string()).unwrap();
     Tokens::new(TokenOptions {
         issuer: "https://id.example".to_owned(),
         audience: "duly".to_owned(),
@@ -193,7 +193,7 @@ async fn keys_are_read_again_and_stay_if_that_fails() {
     );
     let serving = tokio::spawn(async move { axum::serve(listener, app).await });
     let options = TokenOptions {
-        keys: KeysPlace::Url(url),
+        keys: KeysPlace::Url { shown: url.clone(), url },
         reload: Duration::from_millis(50),
         ..tokens(&first.jwks("one")).options
     };

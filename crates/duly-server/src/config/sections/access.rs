@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{DAY, MINUTE, SECOND};
 use crate::config::{
     numbers::{Bytes, Integer, KIB, MIB, TIB, TimeSpan},
-    texts::{AbsolutePath, GroupsClaim, Instant, KeysUrl, NonEmpty},
+    texts::{AbsolutePath, GroupsClaim, Instant, NonEmpty},
+    urls::KeysUrl,
 };
 
 /// `[auth]`.

@@ -249,6 +249,34 @@ fn refused_store_urls_show_the_reason_but_no_password() {
 }
 
 #[test]
+fn no_url_shows_its_secret() {
+    let urls = KEYS.iter().filter(|key| key.allowed.contains("://"));
+    let mut checked = Vec::new();
+    for key in urls {
+        for url in [
+            "https://user:hunter2@id.example:8443/keys",
+            "https://:hunter2@id.example",
+            "https://id.example/keys?token=hunter2",
+            "http://user:hunter2@[::1",
+            "ftp://id.example?hunter2",
+            "rediss://h?hunter2",
+        ] {
+            let variable = format!("DULY_{}__{}", key.section, key.field).to_uppercase();
+            let source = env(&variable, url);
+            let shown = match load(&source) {
+                Ok(config) => format!("{config:?} {:?}", config.effective().collect::<Vec<_>>()),
+                Err(errors) => errors.iter().map(ToString::to_string).collect(),
+            };
+            assert!(!shown.contains("hunter2"), "{} shows {url}: {shown}", key.name);
+        }
+        checked.push(key.name.as_str());
+    }
+    for url in ["store.url", "webhook.proxy", "tracing.otlp_endpoint", "jwt.jwks_url"] {
+        assert!(checked.contains(&url), "{url} is not among {checked:?}");
+    }
+}
+
+#[test]
 fn p1_clusters_without_replicas_need_permission() {
     let cluster = "[store]\nurl = \"redis-cluster://h\"\n";
     let wanted = "at least 1 on a Cluster";

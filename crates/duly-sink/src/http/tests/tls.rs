@@ -81,6 +81,24 @@ impl Authority {
         config
     }
 
+    /// Returns the configuration of a server that sends a certificate of its own, and others behind it.
+    fn server_of(
+        &self,
+        params: &CertificateParams,
+        others: Vec<CertificateDer<'static>>,
+    ) -> ServerConfig {
+        let key = KeyPair::generate().unwrap();
+        let own = params.signed_by(&key, &self.issuer).unwrap().der().clone();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert([vec![own], others].concat(), key)
+            .unwrap()
+    }
+
     /// Creates a sink that trusts the authority and may connect to loopback.
     pub(super) fn sink(&self, set: impl FnOnce(&mut Options)) -> HttpSink {
         sink_with(|options| {
@@ -221,25 +239,32 @@ async fn system_and_extra_authorities_are_trusted() {
     }
 }
 
+/// A receiver decides how many certificates it sends; the search for a path among 120 took seconds of a thread that also
+/// serves timers and calls.
+#[tokio::test]
+async fn p10_a_long_chain_of_certificates_is_refused_at_once() {
+    let authority = Authority::new();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let others = (0..120).map(|_| Authority::new().certificate).collect();
+    let web = Web::start_tls(authority.server_of(&params, others), authority.sink(|_| {})).await;
+    let began = std::time::Instant::now();
+    let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+    assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
+    let told = reason(&delivery);
+    assert!(told.contains("the peer sent 121 certificates"), "{told}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn s4_a_certificate_with_many_names_gives_a_short_reason() {
     let authority = Authority::new();
     let mut params = CertificateParams::new(
-        (0..500).map(|n| format!("a-rather-long-name-{n}.example")).collect::<Vec<_>>(),
+        (0..300).map(|n| format!("a-rather-long-name-{n}.example")).collect::<Vec<_>>(),
     )
     .unwrap();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate().unwrap();
-    let chain = params.signed_by(&key, &authority.issuer).unwrap().der().clone();
-    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![chain], key)
-        .unwrap();
-    let web = Web::start_tls(config, authority.sink(|_| {})).await;
+    let web =
+        Web::start_tls(authority.server_of(&params, Vec::new()), authority.sink(|_| {})).await;
     let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
     let told = reason(&delivery);

@@ -1,0 +1,101 @@
+//! Files that a configuration names: certificates, keys, secrets.
+//!
+//! Such a file is read at the start and again while the server runs. A pipe would hold up the reader for ever, and a huge
+//! file would take the memory. Both are refused.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use rustix::fs::{Mode, OFlags};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+/// Most bytes of a file: a bundle of all public authorities has about 250 KB.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Reads a file as a whole.
+///
+/// # Errors
+/// Errors of the system, and [`io::ErrorKind::InvalidInput`] for anything but a regular file of at most
+/// [`FILE_BYTES_MAX`] bytes. The error does not name the file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe without NONBLOCK waits for its writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    if !file.metadata()?.is_file() {
+        return Err(refused("not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(refused(format!("more than {} MiB", FILE_BYTES_MAX >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Reads a file of text.
+///
+/// # Errors
+/// As [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Reads the certificates of a file in PEM, at least one.
+///
+/// # Errors
+/// The reason, without any content of the file.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let unreadable = |reason: String| format!("no certificate can be read from it: {reason}");
+    let pem = read(path).map_err(|error| unreadable(error.to_string()))?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let read = read.map_err(|error| unreadable(error.to_string()))?;
+    if read.is_empty() {
+        return Err("there is no certificate in it; it must be PEM (-----BEGIN CERTIFICATE-----)"
+            .to_owned());
+    }
+    Ok(read)
+}
+
+/// Reads the private key of a file in PEM.
+///
+/// # Errors
+/// The reason, without any content of the file.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let unreadable = |reason: String| format!("no private key can be read from it: {reason}");
+    let pem = read(path).map_err(|error| unreadable(error.to_string()))?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| unreadable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn pipes_folders_and_huge_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, mode, 0)
+            .unwrap();
+        File::create(path("huge")).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        File::create(path("large")).unwrap().set_len(FILE_BYTES_MAX).unwrap();
+        fs::write(path("text"), "text").unwrap();
+        std::os::unix::fs::symlink(path("text"), path("link")).unwrap();
+
+        let refused = |path: &Path| read(path).unwrap_err().to_string();
+        assert_eq!(refused(&path("pipe")), "not a regular file");
+        assert_eq!(refused(folder.path()), "not a regular file");
+        assert_eq!(refused(Path::new("/dev/zero")), "not a regular file");
+        assert_eq!(refused(&path("huge")), "more than 4 MiB");
+        assert_eq!(read(&path("large")).unwrap().len() as u64, FILE_BYTES_MAX);
+        assert_eq!(read_to_string(&path("link")).unwrap(), "text");
+        let error = certificates(&path("pipe")).unwrap_err();
+        assert_eq!(error, "no certificate can be read from it: not a regular file");
+    }
+}
