@@ -55,6 +55,8 @@ use crate::{
     tenants,
 };
 
+/// Time between two looks at the progress of the store.
+const STALLS_EVERY: Duration = Duration::from_secs(1);
 /// Time that callers have to read their responses when the store has ended.
 const LAST_RESPONSES_WAIT: Duration = Duration::from_secs(1);
 
@@ -270,9 +272,26 @@ fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
         let (backups, clock) = (app.backups.clone(), Arc::clone(&app.clock));
         tasks.spawn(scheduled_backups::run(schedule, backups, clock));
     }
+    tasks.spawn(log_stalls(Arc::clone(&app.store)));
     let (auth, clock) = (app.auth.clone(), Arc::clone(&app.clock));
     tasks.spawn(tenants::count::run(auth, Arc::clone(&app.store), clock));
     tasks
+}
+
+/// Logs that work of the store hangs, and its end, until it is aborted. A call that hangs logs nothing itself.
+async fn log_stalls(store: Arc<dyn Store>) {
+    let mut ticks = tokio::time::interval(STALLS_EVERY);
+    let mut stalled = false;
+    loop {
+        ticks.tick().await;
+        let stalls = store.health().stalls;
+        match stalls.first() {
+            Some(stall) if !stalled => tracing::error!(%stall, "the store makes no progress"),
+            None if stalled => tracing::warn!("the store makes progress again"),
+            _ => {}
+        }
+        stalled = !stalls.is_empty();
+    }
 }
 
 /// Reads the certificates of webhooks again at an interval and at each SIGHUP, until it is aborted.
@@ -316,6 +335,12 @@ impl Running {
     /// Returns the report of the start.
     pub const fn report(&self) -> &StartReport {
         &self.report
+    }
+
+    /// Returns a function that tells whether the store makes progress, for a watchdog.
+    pub fn progress(&self) -> impl Fn() -> bool + Send + 'static {
+        let store = Arc::clone(&self.app.store);
+        move || store.health().stalls.is_empty()
     }
 
     /// Returns the number of waiting lease calls.

@@ -102,6 +102,7 @@ impl EmbeddedStore {
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
             terminal: engine.terminal(),
+            progress: Arc::default(),
         };
         let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
             .map_err(OpenError::no_thread)?;
@@ -449,7 +450,10 @@ impl Store for EmbeddedStore {
                 let (reply, answer) = std::sync::mpsc::channel();
                 shared.inbox.push_always(move |engine| drop(reply.send(engine.health())));
                 let fresh = answer.recv_timeout(HEALTH_WAIT_MAX);
-                fresh.unwrap_or_else(|_| shared.health.lock().clone())
+                let mut health = fresh.unwrap_or_else(|_| shared.health.lock().clone());
+                health.stalls = shared.progress.stalls();
+                health.warnings.extend(shared.progress.warnings());
+                health
             }
             StoreMode::Inline { engine, .. } => {
                 let mut engine = engine.lock();

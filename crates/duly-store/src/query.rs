@@ -295,6 +295,8 @@ duly_core::named_enum! {
 pub struct Health {
     /// Reasons for which it cannot serve; empty if it can. A reason is a sentence for people.
     pub not_ready: Vec<String>,
+    /// Work that hangs, such as a sync of the disk: the store serves nothing until it ends. A sentence for people each.
+    pub stalls: Vec<String>,
     /// Problems that an operator should fix, although it can serve. A warning is a sentence for people.
     pub warnings: Vec<String>,
     /// Shards that take no calls until an operator repairs them, with the fault of each.

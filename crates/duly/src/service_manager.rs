@@ -9,16 +9,18 @@ pub(crate) fn opening() {
     notify(&[NotifyState::Status("opening the store; GET /readyz shows the progress")]);
 }
 
-/// Reports that the server serves calls, with a sentence for `systemctl status`. Starts to report every half
-/// of the watchdog's time that the runtime makes progress.
-pub(crate) fn ready(status: &str) {
+/// Reports that the server serves calls, with a sentence for `systemctl status`. Starts to report, several times in the
+/// watchdog's time, that the server makes progress: the runtime, and by `makes_progress` the store.
+pub(crate) fn ready(status: &str, makes_progress: impl Fn() -> bool + Send + 'static) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
     if let Some(timeout) = sd_notify::watchdog_enabled() {
         tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(timeout / 2);
+            let mut ticks = tokio::time::interval(timeout / 8);
             loop {
                 ticks.tick().await;
-                notify(&[NotifyState::Watchdog]);
+                if makes_progress() {
+                    notify(&[NotifyState::Watchdog]);
+                }
             }
         });
     }

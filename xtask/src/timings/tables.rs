@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
     }
 
     fn is_own(&self) -> bool {
-        self.name.starts_with("duly") || ["it", "xtask"].contains(&self.name)
+        self.name.starts_with("duly") || self.name.starts_with("xtask")
     }
 }
 

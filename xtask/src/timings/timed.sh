@@ -26,6 +26,8 @@ for ((i = 2; i <= $#; i++)); do
     esac
 done
 [[ $* == *clippy-driver* ]] && form=clippy
+# Several crates have integration tests of this name.
+[[ $crate == it ]] && crate=${CARGO_PKG_NAME//-/_}_it
 # Cargo asks the compiler for its version and settings; such a call compiles no crate.
 [[ $program != cc && ($crate == - || $crate == ___) ]] && exec "$@"
 exec 3>&1 4>&2

@@ -121,7 +121,7 @@ pub(crate) fn warnings(app: &App, mut of_store: Vec<String>) -> Vec<String> {
 
 /// Returns the reasons why the service cannot work; none if it can.
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
-    let mut reasons = health.not_ready.clone();
+    let mut reasons = [&health.not_ready[..], &health.stalls].concat();
     let node = app.node.health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());

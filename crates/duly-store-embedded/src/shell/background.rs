@@ -12,7 +12,7 @@ use std::{
 
 use crate::engine::background_work::BackgroundWork;
 
-use super::{Inbox, join};
+use super::{Inbox, Progress, join};
 
 /// A handle of the thread.
 pub(super) struct Background {
@@ -23,7 +23,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    pub(super) fn start(inbox: Arc<Inbox>) -> std::io::Result<Self> {
+    pub(super) fn start(inbox: Arc<Inbox>, progress: Arc<Progress>) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel::<BackgroundWork>();
         let is_over = Arc::<AtomicBool>::default();
         let skips = Arc::clone(&is_over);
@@ -32,7 +32,9 @@ impl Background {
                 if skips.load(Ordering::Relaxed) {
                     continue;
                 }
+                progress.begin(&progress.background);
                 let completion = work();
+                progress.end(&progress.background);
                 inbox.push_always(completion);
             }
         })?;

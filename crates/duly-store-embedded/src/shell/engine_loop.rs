@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    Inbox, Request, Waiter,
+    Inbox, Progress, Request, Waiter,
     background::Background,
     fair_queue::FairQueue,
     inbox::{EngineReply, Intake, ReplyAt},
@@ -54,6 +54,7 @@ pub(crate) struct EngineShared {
     pub(crate) wakeups: Arc<watch::Sender<u64>>,
     pub(crate) health: Arc<Mutex<Health>>,
     pub(crate) terminal: Terminal,
+    pub(crate) progress: Arc<Progress>,
 }
 
 /// Starts the threads with an opened engine.
@@ -64,9 +65,9 @@ pub(crate) fn start(
     shared: EngineShared,
 ) -> std::io::Result<JoinHandle<()>> {
     let syncer = Arc::new(Syncer::default());
-    let sync_thread = SyncThread::start(&syncer, &shared.inbox)?;
+    let sync_thread = SyncThread::start(&syncer, &shared)?;
     engine.set_pace(Pace::BytesPerSecond(BACKGROUND_BYTES_PER_SECOND));
-    let background = Background::start(Arc::clone(&shared.inbox))?;
+    let background = Background::start(Arc::clone(&shared.inbox), Arc::clone(&shared.progress))?;
     thread::Builder::new().name("duly-engine".into()).spawn(move || {
         let _watch = EngineWatch { shared: shared.clone() };
         let spare = SpareWriter::new(disk, segment_bytes, Arc::clone(&shared.inbox));
@@ -121,11 +122,12 @@ struct SyncThread {
 }
 
 impl SyncThread {
-    fn start(syncer: &Arc<Syncer>, inbox: &Arc<Inbox>) -> std::io::Result<Self> {
-        let (syncs, inbox) = (Arc::clone(syncer), Arc::clone(inbox));
+    fn start(syncer: &Arc<Syncer>, shared: &EngineShared) -> std::io::Result<Self> {
+        let (syncs, inbox) = (Arc::clone(syncer), Arc::clone(&shared.inbox));
+        let progress = Arc::clone(&shared.progress);
         let thread = thread::Builder::new().name("duly-sync".into()).spawn(move || {
             let panic_watch = SyncWatch { syncer: &syncs, inbox: &inbox };
-            syncs.run(&inbox);
+            syncs.run(&inbox, &progress);
             drop(panic_watch);
         })?;
         Ok(Self { syncer: Arc::clone(syncer), thread: Some(thread) })
@@ -197,7 +199,10 @@ impl Shell {
     fn run(&mut self) {
         loop {
             let held = self.work.len() + self.lists.len();
+            let progress = Arc::clone(&self.shared.progress);
+            progress.end(&progress.engine);
             let intake = self.shared.inbox.take(self.sleep_max(), held);
+            progress.begin(&progress.engine);
             let closing = intake.closed;
             self.health_stale |= !intake.requests.is_empty() || intake.synced.is_some();
             let since = Instant::now();

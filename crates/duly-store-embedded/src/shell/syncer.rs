@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{disk, journal::SyncMark};
 
-use super::Inbox;
+use super::{Inbox, Progress};
 
 /// A reply that waits; its argument says whether everything that it depends on is durable.
 pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;
@@ -75,7 +75,7 @@ impl Syncer {
         self.changed.notify_one();
     }
 
-    pub(super) fn run(&self, inbox: &Arc<Inbox>) {
+    pub(super) fn run(&self, inbox: &Arc<Inbox>, progress: &Progress) {
         loop {
             let mut state = self.state.lock();
             while (state.target.is_none() || state.is_stalled) && !state.stop {
@@ -89,7 +89,9 @@ impl Syncer {
             };
             drop(state);
             let began = Instant::now();
+            progress.begin(&progress.sync);
             let result = mark.file.sync_data();
+            progress.end(&progress.sync);
             metrics::histogram!(metric_names::FSYNC_SECONDS).record(began.elapsed());
             let mut state = self.state.lock();
             match result {

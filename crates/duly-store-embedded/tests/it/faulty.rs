@@ -10,6 +10,8 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
 use duly_store_embedded::disk::{
@@ -32,7 +34,12 @@ pub(crate) enum FaultKind {
     Panics,
     /// Wrong bytes; for reads only.
     Garbled,
+    /// No error: the operation takes [`HANG`].
+    Hangs,
 }
+
+/// Time that an operation hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(8);
 
 impl FaultKind {
     fn error(self, operation: Operation, name: &str) -> Error {
@@ -46,6 +53,7 @@ impl FaultKind {
             Self::Interrupted => {
                 Error::Io { operation, name, source: io::Error::from_raw_os_error(4) }
             }
+            Self::Hangs => unreachable!("it is no error"),
             Self::Panics => panic!("the test wants a panic at {operation} {name}"),
         }
     }
@@ -160,8 +168,14 @@ impl FaultyDisk {
     }
 
     fn check(&self, operation: Operation, name: &str) -> Result<(), Error> {
-        self.fault(operation, name)
-            .map_or(Ok(()), |fault_kind| Err(fault_kind.error(operation, name)))
+        match self.fault(operation, name) {
+            None => Ok(()),
+            Some(FaultKind::Hangs) => {
+                thread::sleep(HANG);
+                Ok(())
+            }
+            Some(fault_kind) => Err(fault_kind.error(operation, name)),
+        }
     }
 
     /// Returns the fault of this operation, if a rule applies.
@@ -263,7 +277,11 @@ struct FaultyFile {
 
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        let fault = self.disk.fault(Operation::Read, self.name());
+        let mut fault = self.disk.fault(Operation::Read, self.name());
+        if fault == Some(FaultKind::Hangs) {
+            thread::sleep(HANG);
+            fault = None;
+        }
         if let Some(fault_kind) = fault.filter(|fault_kind| *fault_kind != FaultKind::Garbled) {
             return Err(fault_kind.error(Operation::Read, self.name()));
         }

@@ -35,6 +35,7 @@ mod full_disk;
 mod golden;
 mod harness;
 mod holes;
+mod hung_disk;
 mod large;
 mod many;
 mod model;

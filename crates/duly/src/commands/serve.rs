@@ -94,7 +94,7 @@ async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Pri
         lowered.warn();
     }
     let (url, _) = urls(running.report());
-    service_manager::ready(&format!("listens on {url}"));
+    service_manager::ready(&format!("listens on {url}"), running.progress());
     // A closed stdout does not end the server.
     let document = document(running.report()).to_string();
     printer.document(&document, || Ok(start_report(running.report()))).ok();

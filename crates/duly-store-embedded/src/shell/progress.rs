@@ -1,0 +1,109 @@
+//! Progress of the threads that use the disk. A call of the disk that hangs gives no error, and the metrics of calls see
+//! those that have ended. So each thread notes the beginning and the end of its work here, and the health of the store
+//! tells of work that takes too long.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Time after which a step of the engine or a sync hangs.
+const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// Time after which work in the background hangs: it reads and writes whole files.
+const BACKGROUND_STALLED_AFTER: Duration = Duration::from_secs(120);
+
+/// The progress of all threads.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    created_at: Instant,
+    /// Steps of the engine.
+    pub(super) engine: Work,
+    /// Syncs of the journal.
+    pub(super) sync: Work,
+    /// Work in the background, such as checkpoints.
+    pub(super) background: Work,
+}
+
+/// The work of a thread: milliseconds since the creation of the store at which the present piece began, plus one; 0
+/// between two pieces.
+#[derive(Debug, Default)]
+pub(super) struct Work(AtomicU64);
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            created_at: Instant::now(),
+            engine: Work::default(),
+            sync: Work::default(),
+            background: Work::default(),
+        }
+    }
+}
+
+impl Progress {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.created_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Notes that a thread begins a piece of work.
+    pub(super) fn begin(&self, work: &Work) {
+        work.0.store(self.now_ms() + 1, Ordering::Relaxed);
+    }
+
+    /// Notes the end of the piece of work.
+    pub(super) fn end(&self, work: &Work) {
+        work.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the seconds that a piece of work has taken, if it hangs.
+    fn stalled(&self, work: &Work, after: Duration) -> Option<u64> {
+        let began = work.0.load(Ordering::Relaxed).checked_sub(1)?;
+        let took = Duration::from_millis(self.now_ms().saturating_sub(began));
+        (took >= after).then_some(took.as_secs())
+    }
+
+    /// Returns a sentence for each thread whose work keeps the store from serving.
+    pub(crate) fn stalls(&self) -> Vec<String> {
+        let sync = self.stalled(&self.sync, STALLED_AFTER).map(|seconds| {
+            format!(
+                "the disk has not finished a sync of the journal for {seconds} s: no change is confirmed meanwhile; \
+                 check the disk"
+            )
+        });
+        let engine = self.stalled(&self.engine, STALLED_AFTER).map(|seconds| {
+            format!(
+                "the engine has been at one step for {seconds} s: calls and firings wait for a read or a write of the \
+                 disk; check the disk"
+            )
+        });
+        sync.into_iter().chain(engine).collect()
+    }
+
+    /// Returns problems that do not keep the store from serving.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let background = self.stalled(&self.background, BACKGROUND_STALLED_AFTER);
+        let warning = background.map(|seconds| {
+            format!(
+                "work in the background, such as a checkpoint, has waited for the disk for {seconds} s: the journal \
+                 grows meanwhile; check the disk"
+            )
+        });
+        warning.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_has_ended_or_is_short_does_not_hang() {
+        let progress = Progress::default();
+        assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
+        progress.begin(&progress.sync);
+        assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), Some(0));
+        assert_eq!(progress.stalls(), Vec::<String>::new());
+        progress.end(&progress.sync);
+        assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
+    }
+}
