@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Keys are few and change rarely, so they are no records of the journal: each change writes the whole
-//! file, which is kept twice ([`JsonPair`]). Rules:
+//! file, which is kept twice (`json_file.rs`). Rules:
 //!
 //! 1. The manifest has the feature bit 4 (`format::KEYS`) before the first key is durable. Builds without keys
 //!    refuse the directory, and a missing file admits no one.

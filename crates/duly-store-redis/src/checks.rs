@@ -117,8 +117,14 @@ pub(crate) async fn check(
         let (address, wanted) = (address.to_owned(), format!("{}.{}", wanted.0, wanted.1));
         return Err(OpenError::Version { address, version, wanted });
     }
-    let names =
-        ["appendonly", "appendfsync", "maxmemory", "maxmemory-policy", "min-replicas-to-write"];
+    let names = [
+        "appendonly",
+        "appendfsync",
+        "maxmemory",
+        "maxmemory-policy",
+        "min-replicas-to-write",
+        "cluster-replica-validity-factor",
+    ];
     let settings = match connection.command(cmd("CONFIG").arg("GET").arg(&names)).await {
         Ok(value) => redis::from_redis_value(value).unwrap_or_default(),
         Err(error) => match OpenError::of(address, &error) {
@@ -137,8 +143,39 @@ pub(crate) async fn check(
     let replication = info(connection, address, "replication").await?;
     match lacks_replicas(&replication, options.min_replicas) {
         Some(reason) => Err(OpenError::NotReady { address: address.to_owned(), reason }),
-        None => Ok(warnings),
+        None => {
+            let stale = stale_replicas(&replication, &settings, options.min_replicas);
+            warnings.extend(stale.map(|reason| format!("{address}: {reason}")));
+            Ok(warnings)
+        }
     }
+}
+
+/// Returns the warning for a server with replicas that may be promoted without having confirmed.
+fn stale_replicas(
+    replication: &str,
+    settings: &HashMap<String, String>,
+    min_replicas: u32,
+) -> Option<String> {
+    let followers = online_replicas(replication);
+    if min_replicas == 0 || followers <= usize::try_from(min_replicas).unwrap_or(usize::MAX) {
+        return None;
+    }
+    let factor = settings.get("cluster-replica-validity-factor").map_or("", String::as_str);
+    let age = match factor {
+        "0" => "; with cluster-replica-validity-factor 0 a replica of any age can be promoted",
+        _ => "",
+    };
+    Some(format!(
+        "{followers} replicas follow it and min_replicas is {min_replicas}: two failovers in a row can promote a \
+         replica that has not confirmed, and lose acknowledged changes; set it to {followers}{age}"
+    ))
+}
+
+/// Returns the number of replicas that follow a master, by its `INFO replication`.
+fn online_replicas(replication: &str) -> usize {
+    let is_there = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+    replication.lines().filter(is_there).count()
 }
 
 /// Returns why a server cannot take changes that wait for this many replicas, by its `INFO replication`.
@@ -146,8 +183,7 @@ fn lacks_replicas(replication: &str, min_replicas: u32) -> Option<String> {
     if replication.lines().any(|line| line.trim() == "role:slave") {
         return Some("it is a replica, and takes no changes".to_owned());
     }
-    let is_there = |line: &&str| line.starts_with("slave") && line.contains("state=online");
-    let there = replication.lines().filter(is_there).count();
+    let there = online_replicas(replication);
     (there < usize::try_from(min_replicas).unwrap_or(usize::MAX)).then(|| {
         format!("{there} of the {min_replicas} replicas that min_replicas requires follow it")
     })
@@ -208,6 +244,22 @@ mod tests {
         check(two, 2, Some("1 of the 2 replicas"));
         check("role:master\r\nconnected_slaves:0\r\n", 1, Some("0 of the 1 replicas"));
         check("role:slave\r\nmaster_link_status:up\r\n", 0, Some("it is a replica"));
+    }
+
+    #[test]
+    fn more_replicas_than_confirm_make_a_warning() {
+        let two = "role:master\r\nconnected_slaves:2\r\n\
+                   slave0:ip=10.0.0.1,port=1,state=online,offset=9,lag=0\r\n\
+                   slave1:ip=10.0.0.2,port=2,state=online,offset=9,lag=0\r\n";
+        let settings = |factor: &str| {
+            HashMap::from([("cluster-replica-validity-factor".to_owned(), factor.to_owned())])
+        };
+        assert_eq!(stale_replicas(two, &settings("10"), 0), None, "another check is about that");
+        assert_eq!(stale_replicas(two, &settings("10"), 2), None);
+        let warning = stale_replicas(two, &settings("10"), 1).expect("a warning");
+        assert!(warning.ends_with("acknowledged changes; set it to 2"), "{warning}");
+        let warning = stale_replicas(two, &settings("0"), 1).expect("a warning");
+        assert!(warning.contains("a replica of any age"), "{warning}");
     }
 
     #[test]

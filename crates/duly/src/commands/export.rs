@@ -12,6 +12,7 @@ use std::{
 use duly_core::{Millis, NamespaceName};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
     line::{ExportLine, NamespaceEnd, NamespaceHead},
@@ -103,7 +104,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let written = tokio::select! {
         written = export.write_all(&args, &names) => written,
         // If the signal itself ended the process, secrets would stay behind in an unfinished file.
-        _ = tokio::signal::ctrl_c() => Err(Failure::coded(
+        _ = stop_signal() => Err(Failure::coded(
             "interrupted",
             "interrupted: nothing was exported; paused namespaces stay paused",
         )),
@@ -122,6 +123,15 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn stop_signal() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 impl Export<'_> {

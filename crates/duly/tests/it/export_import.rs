@@ -237,17 +237,41 @@ fn moved_webhook_is_delivered_with_its_credentials() {
 
 #[test]
 fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
-    let (old, _) = filled();
-    let place = Place::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let (old, _) = filled();
+        let place = Place::new();
+        let mut waiting = waiting_export(&old, &place);
+        waiting.signal(signal);
+        let (status, stderr) = waiting.ended();
+        assert_eq!(status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("interrupted"), "{stderr}");
+        assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 0);
+    }
+}
+
+/// Starts an export that waits for a firing in flight, and has begun its file.
+fn waiting_export(old: &Server, place: &Place) -> Process {
     let args = ["export", "orders", "--to", place.name(), "--drain", "--drain-timeout", "1h"];
-    let mut waiting = Process::of(old.command(&args));
+    let waiting = Process::of(old.command(&args));
     old.until(&["namespace", "get", "orders"], |namespace| namespace["paused"] == true);
     assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1, "it is begun");
-    waiting.signal(Signal::INT);
-    let (status, stderr) = waiting.ended();
-    assert_eq!(status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("interrupted"), "{stderr}");
-    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 0);
+    waiting
+}
+
+#[test]
+fn the_next_export_removes_what_a_killed_one_left() {
+    let (old, _) = filled();
+    let place = Place::new();
+    let mut waiting = waiting_export(&old, &place);
+    let other = Server::start();
+    // A file in use stays.
+    other.run(&["export", "--all", "--to", place.name()]).ok();
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 2);
+    waiting.signal(Signal::KILL);
+    waiting.ended();
+    let said = other.run(&["export", "--all", "--to", place.name()]);
+    assert!(said.stderr.contains("an export that was killed left it"), "{said:?}");
+    assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1);
 }
 
 #[test]

@@ -3,18 +3,21 @@
 //! 1. The lines are written to a temporary file in the same directory. Only its owner can read it, since
 //!    it contains secrets.
 //! 2. When all bytes are on the disk, the temporary file is renamed.
-//! 3. After a failure before the rename, the temporary file is removed.
+//! 3. After a failure before the rename, the temporary file is removed. One that a killed export left is removed by the
+//!    next export to the same file; an export holds a lock on its own.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
+use rustix::fs::FlockOperation;
 use serde::Serialize;
 
-use crate::{Outcome, failure::Failure};
+use crate::{Outcome, failure::Failure, output::warn};
 
 /// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -47,11 +50,14 @@ impl Target {
                 path.display()
             )));
         };
+        remove_left_overs(path, name).map_err(|error| unwritable(path, &error))?;
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(part);
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
         let file = opened.map_err(|error| unwritable(path, &error))?;
+        // A file system without locks has no left-overs removed.
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
         let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Self::File(Unfinished { writer, part, path: path.to_owned(), is_whole: false }))
     }
@@ -94,6 +100,33 @@ impl Unfinished {
         let directory = self.path.parent().filter(|parent| *parent != Path::new(""));
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+/// Removes the unfinished files of exports to this file that have ended: they hold secrets, and no other command would.
+fn remove_left_overs(path: &Path, name: &OsStr) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = directory.unwrap_or(Path::new("."));
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let found = entry.file_name();
+        let is_part = found
+            .as_encoded_bytes()
+            .strip_prefix(name.as_encoded_bytes())
+            .and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".part"))
+            .is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
+        if !is_part || !entry.file_type()?.is_file() {
+            continue;
+        }
+        let left = entry.path();
+        let is_unused = File::open(&left).is_ok_and(|file| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+        if is_unused {
+            fs::remove_file(&left)?;
+            warn(&format!("{} is removed: an export that was killed left it", left.display()));
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Unfinished {
