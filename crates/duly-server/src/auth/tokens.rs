@@ -250,10 +250,15 @@ fn read_file(path: &Path) -> Result<JwkSet, String> {
 
 /// Reads a URL.
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = client_config(provider).map_err(|error| error.to_string())?;
-    let client = reqwest::Client::builder()
-        .tls_backend_preconfigured(config)
+    let builder = reqwest::Client::builder();
+    let builder = if url.starts_with("https") {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = client_config(provider).map_err(|error| error.to_string())?;
+        builder.tls_backend_preconfigured(config)
+    } else {
+        builder.tls_certs_only([])
+    };
+    let client = builder
         .user_agent(concat!("duly/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .build();

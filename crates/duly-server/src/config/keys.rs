@@ -12,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Config, numbers::bytes_text, urls::redacted};
+use super::{Config, numbers::bytes_text, texts::NOT_SHOWN};
 
 /// The name of a field, which the compiler checks: `key!(server.listen)` is `"server.listen"`.
 #[macro_export]
@@ -262,16 +262,15 @@ fn words(schema: &Value) -> Vec<&str> {
     list("enum").filter_map(Value::as_str).chain(documented).collect()
 }
 
-/// Returns a refused value for a message.
+/// Returns a refused value for a message. A text that may be a URL with a secret is not shown.
 pub(super) fn shown(written: &Value) -> String {
+    let may_be_secret = |text: &str| text.contains("://") && text.contains(['@', '?', '#']);
+    let shown = |text: &str| if may_be_secret(text) { NOT_SHOWN.to_owned() } else { shorten(text) };
     match written {
-        Value::String(text) if text.contains("://") => {
-            shorten(&text.split(',').map(redacted).collect::<Vec<_>>().join(","))
-        }
-        Value::String(text) => shorten(text),
+        Value::String(text) => shown(text),
         Value::Array(items) => {
             let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            shorten(&texts.join(", "))
+            shown(&texts.join(", "))
         }
         other => other.to_string(),
     }

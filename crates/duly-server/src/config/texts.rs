@@ -20,6 +20,9 @@ use url::{Host as UrlHost, Url};
 
 use crate::{listen::Address, telemetry::logging};
 
+/// The text in place of a refused value that may hold a secret.
+pub(super) const NOT_SHOWN: &str = "another value (not shown: it may hold a password)";
+
 /// A value that is written as text; `Display` is the form that is read again.
 pub(super) trait TextValue: Sized + fmt::Display {
     /// `true`: a refused text may hold a password, and is shown by [`TextValue::shown`] only.
@@ -346,7 +349,7 @@ impl TextValue for ProxyUrl {
     }
 
     fn shown(_: &str) -> String {
-        "another value (not shown: it may hold a password)".to_owned()
+        NOT_SHOWN.to_owned()
     }
 }
 

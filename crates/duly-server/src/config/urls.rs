@@ -130,40 +130,42 @@ fn bare(text: &str) -> Result<Url, String> {
 
 /// Returns a text that may be a URL, without the parts that may be a secret:
 ///
-/// 1. the rest behind the first colon in front of an `@`,
-/// 2. anything but a number in the place of a port,
-/// 3. the rest behind a `?` or `#`.
-pub(super) fn redacted(text: &str) -> String {
+/// 1. the rest behind a `?` or `#`,
+/// 2. the password, and at another scheme than those of Redis the user as well: it may be a token,
+/// 3. anything but a number in the place of a port,
+/// 4. a path with an `@`: a password may have had a `/`.
+fn redacted(text: &str) -> String {
+    let (text, query) = match text.trim().split_once(['?', '#']) {
+        Some((text, _)) => (text, "?***"),
+        None => (text.trim(), ""),
+    };
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') => {
-            (format!("{scheme}://"), rest)
-        }
+        Some((scheme, rest)) if scheme.chars().all(is_of_scheme) => (format!("{scheme}://"), rest),
         _ => (String::new(), text),
     };
-    let (login, hosts) = match rest.rsplit_once('@') {
-        Some((login, hosts)) if !scheme.is_empty() => match login.split_once(':') {
-            Some((user, _)) => (format!("{user}:{HIDDEN}@"), hosts),
-            None => (format!("{login}@"), hosts),
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let path = if path.contains('@') { "/***" } else { path };
+    let is_redis = scheme.starts_with("redis");
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => match login.split_once(':') {
+            Some((user, _)) if is_redis => (format!("{user}:{HIDDEN}@"), hosts),
+            None if is_redis => (format!("{login}@"), hosts),
+            _ => (format!("{HIDDEN}@"), hosts),
         },
-        Some((_, hosts)) => (format!("{HIDDEN}@"), hosts),
-        None => (String::new(), rest),
+        None => (String::new(), authority),
     };
-    let hosts = match hosts.split_once(['?', '#']) {
-        Some((hosts, _)) => format!("{}?{HIDDEN}", ports_only(hosts)),
-        None => ports_only(hosts),
-    };
-    format!("{scheme}{login}{hosts}")
+    format!("{scheme}{login}{}{path}{query}", ports_only(hosts))
 }
 
 fn ports_only(hosts: &str) -> String {
-    let (hosts, path) = hosts.split_at(hosts.find('/').unwrap_or(hosts.len()));
     let hosts = hosts.split(',').map(|host| match host.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') && port.parse::<u16>().is_err() => {
             format!("{name}:{HIDDEN}")
         }
         _ => host.to_owned(),
     });
-    hosts.collect::<Vec<_>>().join(",") + path
+    hosts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -185,10 +187,16 @@ mod tests {
             ("redis://h:1secret", "redis://h:***"),
             ("redis://h:1/?password=secret", "redis://h:1/?***"),
             ("redis://h:1#secret", "redis://h:1?***"),
-            ("redis:/user:secret@h", "***@h"),
+            ("redis:/user:secret@h", "redis:***/***"),
+            ("redis://u:pa/secret@h", "redis://u:***/***"),
+            ("redis://user:secret?x@h", "redis://user:***?***"),
+            (" redis://user:secret", "redis://user:***"),
+            ("h2c://user:secret", "h2c://user:***"),
             ("https://h:8443/keys/v1", "https://h:8443/keys/v1"),
             ("https://h/keys?token=secret", "https://h/keys?***"),
-            ("https://user:secret@h:8443/keys", "https://user:***@h:8443/keys"),
+            ("https://user:secret@h:8443/keys", "https://***@h:8443/keys"),
+            ("https://secret@h/keys", "https://***@h/keys"),
+            ("https://id.example/keys?token=secret&u=me@x", "https://id.example/keys?***"),
             ("user:secret@redis://h", "***@redis:***//h"),
             ("user:secret@h:1", "***@h:1"),
         ] {

@@ -32,9 +32,9 @@ impl Background {
                 if skips.load(Ordering::Relaxed) {
                     continue;
                 }
-                progress.begin(&progress.background);
+                let guard = progress.working(&progress.background);
                 let completion = work();
-                progress.end(&progress.background);
+                drop(guard);
                 inbox.push_always(completion);
             }
         })?;

@@ -200,7 +200,7 @@ impl Shell {
         loop {
             let held = self.work.len() + self.lists.len();
             let progress = Arc::clone(&self.shared.progress);
-            progress.end(&progress.engine);
+            Progress::end(&progress.engine);
             let intake = self.shared.inbox.take(self.sleep_max(), held);
             progress.begin(&progress.engine);
             let closing = intake.closed;
@@ -225,6 +225,8 @@ impl Shell {
                 && self.shared.inbox.is_empty()
                 && (self.engine.stop() || self.background.is_gone())
             {
+                // Nothing watches the end of the store.
+                Progress::end(&progress.engine);
                 self.last_sync();
                 return;
             }
@@ -262,6 +264,8 @@ impl Shell {
         // Unfinished work gets another slice in the next step.
         let (mut unfinished, mut taken) = (Vec::new(), 0);
         while let Some(request) = self.work.pop() {
+            // Each request may read the disk, and together they may take long.
+            self.shared.progress.begin(&self.shared.progress.engine);
             match request {
                 Request::Call(call) => replies.push(call(&mut self.engine)),
                 Request::Slices(mut slices) => match slices(&mut self.engine) {

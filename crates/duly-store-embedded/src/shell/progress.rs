@@ -29,6 +29,14 @@ pub(crate) struct Progress {
 #[derive(Debug, Default)]
 pub(super) struct Work(AtomicU64);
 
+struct WorkGuard<'a>(&'a Work);
+
+impl Drop for WorkGuard<'_> {
+    fn drop(&mut self) {
+        Progress::end(self.0);
+    }
+}
+
 impl Default for Progress {
     fn default() -> Self {
         Self {
@@ -50,8 +58,14 @@ impl Progress {
         work.0.store(self.now_ms() + 1, Ordering::Relaxed);
     }
 
+    /// Notes that a thread begins a piece of work, until the guard is dropped, also by a panic.
+    pub(super) fn working<'a>(&'a self, work: &'a Work) -> impl Drop + 'a {
+        self.begin(work);
+        WorkGuard(work)
+    }
+
     /// Notes the end of the piece of work.
-    pub(super) fn end(&self, work: &Work) {
+    pub(super) fn end(work: &Work) {
         work.0.store(0, Ordering::Relaxed);
     }
 
@@ -100,10 +114,10 @@ mod tests {
     fn work_that_has_ended_or_is_short_does_not_hang() {
         let progress = Progress::default();
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
-        progress.begin(&progress.sync);
+        let guard = progress.working(&progress.sync);
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), Some(0));
         assert_eq!(progress.stalls(), Vec::<String>::new());
-        progress.end(&progress.sync);
+        drop(guard);
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
     }
 }

@@ -91,7 +91,7 @@ impl Syncer {
             let began = Instant::now();
             progress.begin(&progress.sync);
             let result = mark.file.sync_data();
-            progress.end(&progress.sync);
+            Progress::end(&progress.sync);
             metrics::histogram!(metric_names::FSYNC_SECONDS).record(began.elapsed());
             let mut state = self.state.lock();
             match result {

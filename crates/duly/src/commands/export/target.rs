@@ -10,7 +10,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -50,14 +50,19 @@ impl Target {
                 path.display()
             )));
         };
-        remove_left_overs(path, name).map_err(|error| unwritable(path, &error))?;
+        remove_left_overs(path, name);
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(part);
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
-        let file = opened.map_err(|error| unwritable(path, &error))?;
-        // A file system without locks has no left-overs removed.
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+        let mut file = create().map_err(|error| unwritable(path, &error))?;
+        // A file system without locks has no left-overs removed. Another export may have taken the file for one before it
+        // was locked.
+        is_locked(&file);
+        if file.metadata().is_ok_and(|found| found.nlink() == 0) {
+            file = create().map_err(|error| unwritable(path, &error))?;
+            is_locked(&file);
+        }
         let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Self::File(Unfinished { writer, part, path: path.to_owned(), is_whole: false }))
     }
@@ -102,31 +107,33 @@ impl Unfinished {
     }
 }
 
-/// Removes the unfinished files of exports to this file that have ended: they hold secrets, and no other command would.
-fn remove_left_overs(path: &Path, name: &OsStr) -> io::Result<()> {
+/// Removes the unfinished files of exports to this file that have ended: they hold secrets, and no other command would. A
+/// file that cannot be removed stays.
+fn remove_left_overs(path: &Path, name: &OsStr) {
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    let directory = directory.unwrap_or(Path::new("."));
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
+    let Ok(entries) = fs::read_dir(directory.unwrap_or(Path::new("."))) else { return };
+    for entry in entries.flatten() {
         let found = entry.file_name();
         let is_part = found
             .as_encoded_bytes()
             .strip_prefix(name.as_encoded_bytes())
             .and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".part"))
             .is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
-        if !is_part || !entry.file_type()?.is_file() {
+        if !is_part || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
         let left = entry.path();
-        let is_unused = File::open(&left).is_ok_and(|file| {
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        });
-        if is_unused {
-            fs::remove_file(&left)?;
+        // The lock is held until the file is gone.
+        let Ok(file) = File::open(&left) else { continue };
+        if is_locked(&file) && fs::remove_file(&left).is_ok() {
             warn(&format!("{} is removed: an export that was killed left it", left.display()));
         }
     }
-    Ok(())
+}
+
+/// Locks a file; `false` if a running export has it.
+fn is_locked(file: &File) -> bool {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 impl Drop for Unfinished {
