@@ -284,7 +284,7 @@ async fn log_stalls(store: Arc<dyn Store>) {
     let mut stalled = false;
     loop {
         ticks.tick().await;
-        // The health of a store that is busy comes a moment later, and no thread of the runtime waits for it.
+        // `health` may wait for the engine, which must not block the runtime.
         let asked = Arc::clone(&store);
         let Ok(stalls) = spawn_blocking(move || asked.health().stalls).await else { continue };
         match stalls.first() {

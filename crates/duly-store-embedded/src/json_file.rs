@@ -25,7 +25,7 @@ use crate::disk::{self, Disk};
 
 /// Characters of the checksum and the line break.
 const SUM_BYTES: usize = 9;
-/// The size of a file of a pair is a multiple of it.
+/// A file of a pair that is replaced gets a multiple of this size, so that it has room.
 const ROOM: usize = 4_096;
 /// The fault of a file that is not there.
 pub(crate) const MISSING: &str = "it is missing";

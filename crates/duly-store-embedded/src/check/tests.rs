@@ -260,7 +260,7 @@ fn p1_the_check_knows_every_file() {
                 Err(error) => panic!("{name} {what}: {error}"),
             };
             names.push(name.clone());
-            // Files without content that anything reads.
+            // No start reads the content of these files.
             if matches!(name.as_str(), "LOCK" | "RESTORED") || name.ends_with("spare") {
                 continue;
             }
