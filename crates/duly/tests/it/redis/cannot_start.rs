@@ -33,7 +33,7 @@ fn check(url: &str, parts: &[&str]) {
 fn a_wrong_address_is_one_clear_message() {
     check("redis//localhost", &["store.url (flag --store)", "must begin with redis://"]);
     check("redis://u:secret@localhost:x", &["no host and port"]);
-    check("postgres://u:secret@localhost/duly", &["postgres://u:***@localhost"]);
+    check("postgres://u:secret@localhost/duly", &["postgres://***@localhost"]);
 }
 
 #[test]
