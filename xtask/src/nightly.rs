@@ -6,7 +6,7 @@ use crate::process::{self, Outcome};
 use crate::steps::Steps;
 
 /// A step: the arguments of `cargo`, and the reason for it.
-const STEPS: [(&[&str], &str); 8] = [
+const STEPS: [(&[&str], &str); 9] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
     (
         &["clippy", "-p", "duly", "--no-default-features", "--locked", "--", "-D", "warnings"],
@@ -24,6 +24,10 @@ const STEPS: [(&[&str], &str); 8] = [
         &["xtask", "torture", "--store", "redis-cluster", "--minutes", "10", "--seed", "7"],
         "every fault of nodes and Redis",
     ),
+    (
+        &["test", "-p", "duly", "--test", "it", "unusable_master", "--", "--ignored"],
+        "every master with every fault",
+    ),
     (&["xtask", "planted"], "each bug compiles the store again"),
     (&["xtask", "upgrade"], "compiles the release before, and the build before releases"),
     (&["xtask", "release", "--twice", "--trial"], "both builds must have the same bytes"),
@@ -36,7 +40,8 @@ pub(crate) fn run() -> Result<Outcome> {
     for (args, why) in STEPS {
         let name = format!("cargo {}", args.join(" "));
         let result = steps.run(&format!("{name} ({why})"), || {
-            let outcome = process::run(&mut process::cargo(args)).context("cannot run cargo")?;
+            let outcome = process::run(process::cargo(args).env("DULY_NIGHTLY", "1"))
+                .context("cannot run cargo")?;
             ensure!(outcome == Outcome::Passed, "failed");
             Ok(())
         });

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use duly_core::{Millis, NamespaceName, shard::ShardId};
+use duly_core::{Millis, NamespaceName, payload::PAYLOAD_BYTES_HARD, shard::ShardId};
 use duly_store::{Error, Firing, Result, Token};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -251,15 +251,20 @@ fn walk_unless_empty(shared: &Shared, shard: ShardId, nothing_else: bool) {
 /// errors of the store.
 pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result<Leased> {
     let namespace = request.namespace.clone();
-    match shared.store.get_namespace(namespace.clone()).await? {
-        None => return Err(Error::UnknownNamespace(namespace.to_string())),
-        Some(known) if known.paused => return Ok(Leased::paused()),
-        Some(_) if shared.phases.now() != Phase::Running => return Ok(Leased::default()),
-        Some(known) => {
-            if let Some(memory) = &request.memory {
-                memory.expect(known.settings.limits.max_payload_bytes);
-            }
-        }
+    let arrived = tokio::time::Instant::now();
+    let largest = match shared.store.get_namespace(namespace.clone()).await {
+        Ok(None) => return Err(Error::UnknownNamespace(namespace.to_string())),
+        Ok(Some(known)) if known.paused => return Ok(Leased::paused()),
+        Ok(Some(known)) => known.settings.limits.max_payload_bytes,
+        // The shards that reply have the settings too, and claims respect them.
+        Err(Error::Unavailable { .. }) => PAYLOAD_BYTES_HARD,
+        Err(error) => return Err(error),
+    };
+    if shared.phases.now() != Phase::Running {
+        return Ok(Leased::default());
+    }
+    if let Some(memory) = &request.memory {
+        memory.expect(largest);
     }
     let wait = request.wait;
     let (answer, mut answered) = oneshot::channel();
@@ -287,7 +292,8 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     if wait.is_zero() {
         return (&mut answered).await.unwrap_or_else(|_| Ok(Leased::default()));
     }
-    match tokio::time::timeout(wait, &mut answered).await {
+    // The wait began when the call arrived.
+    match tokio::time::timeout(wait.saturating_sub(arrived.elapsed()), &mut answered).await {
         Ok(Ok(answer)) => answer,
         // The sender was dropped, so no reply will come.
         Ok(Err(_)) => Ok(Leased::default()),

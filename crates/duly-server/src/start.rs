@@ -86,6 +86,8 @@ pub struct StartReport {
     pub open_time: Duration,
     /// The state of the end of the journal; [`Tail::Closed`] for a shared store.
     pub tail: Tail,
+    /// The parts of a shared store that cannot be used yet, each with its remedy.
+    pub warnings: Vec<String>,
 }
 
 /// A running server. If it is dropped without [`Running::stop`], it accepts no more connections, and ends
@@ -194,16 +196,17 @@ async fn start_on(
     );
 
     let began = Instant::now();
-    let store = open::open(&config, Arc::clone(&clock), progress_sender, opener).await?;
-    let open_time = began.elapsed();
+    let store = open::open(&config, Arc::clone(&clock), &progress_sender, opener).await?;
     let store_port = store.as_store();
-    let (namespaces, audit) = match read_at_start(&config, &auth, &store_port).await {
+    let read = read_at_start(&config, &auth, &store_port, &progress_sender).await;
+    let (namespaces, audit) = match read {
         Ok(read) => read,
         Err(error) => {
             store.close().await?;
             return Err(error);
         }
     };
+    let open_time = began.elapsed();
     let health = store_port.health();
     let report = StartReport {
         listen,
@@ -216,6 +219,7 @@ async fn start_on(
         namespaces,
         open_time,
         tail: store.tail(),
+        warnings: health.warnings,
     };
     let deliveries = Arc::new(sink.clone());
     let node = Node::start(Arc::clone(&store_port), deliveries, Arc::clone(&clock), node_options);
@@ -243,14 +247,21 @@ async fn start_on(
     Ok(Running { serving, app, store, report, traces, _tasks: tasks })
 }
 
-/// Reads the keys of callers, counts the namespaces, and opens the audit log.
+/// Reads the keys of callers, counts the namespaces, and opens the audit log. Waits for a shared store.
 async fn read_at_start(
     config: &Config,
     auth: &Auth,
     store: &Arc<dyn Store>,
+    progress: &watch::Sender<StartupProgress>,
 ) -> Result<(u64, Audit), StartError> {
-    let records = store.read_access(0).await?;
-    let namespaces = count_namespaces(&**store).await?;
+    let read = || async {
+        let records = store.read_access(0).await?;
+        Ok((records, count_namespaces(&**store).await?))
+    };
+    let (records, namespaces) = match store.deployment() {
+        Some(_) => open::until_available(progress, read).await?.0,
+        None => read().await?,
+    };
     auth.use_records(records.unwrap_or_default());
     Ok((namespaces, options::audit(config, store)?))
 }

@@ -114,6 +114,7 @@ pub(crate) struct Connection {
 pub(crate) struct ConnectOptions {
     pub(crate) connect_within: Duration,
     pub(crate) answer_within: Duration,
+    pub(crate) silence_timeout: Duration,
     /// Texts of the scripts, in the order of their places.
     pub(crate) texts: Arc<[String]>,
 }
@@ -125,6 +126,7 @@ impl ConnectOptions {
         Self {
             connect_within: options.connect_within,
             answer_within: options.answer_within + options.replication_timeout,
+            silence_timeout: options.silence_timeout,
             texts: Script::ALL.iter().map(|script| script.text(clock, deployment)).collect(),
         }
     }

@@ -17,6 +17,7 @@ use crate::{
     change::{at_once, digits, flag},
     deployment::Deployment,
     marker::{CoordinatorList, describe},
+    router::Contact,
     script::Script,
     skew,
 };
@@ -82,10 +83,20 @@ impl Deployment {
         let mut silent = Vec::new();
         let mut readings = Vec::new();
         for server in self.router.owners().into_keys() {
-            match self.router.clock(&server).await {
-                Ok(reading) => readings.push(reading),
-                Err(reason) => silent.push(format!("{server} does not reply: {reason}")),
-            }
+            let reason = match self.router.contact(&server).await {
+                Contact::Replied(reading) => {
+                    readings.push(reading);
+                    continue;
+                }
+                Contact::Failed(reason) => reason,
+                Contact::Silent(silence) => silence.to_string(),
+                Contact::Pending => continue,
+            };
+            silent.push(format!("{server} does not reply: {reason}"));
+        }
+        if !silent.is_empty() {
+            // A replica may have taken over. Without a reply the owners stay as they are.
+            let _unknown = self.router.refresh_owners().await;
         }
         let unavailable = self.unavailable_shards().await;
         let mut warnings: Vec<_> = unavailable

@@ -24,11 +24,9 @@ use duly_store::{
     namespaces::{Activity, Namespace, Put, Secrets, too_many},
 };
 
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-
 use crate::{
     case::Control,
-    change::{TRIES, digits, flag},
+    change::{TRIES, at_once, digits, flag},
     deployment::Deployment,
     error::after_change,
     quota::Allocations,
@@ -302,8 +300,10 @@ impl Deployment {
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
         let coordinator = self.coordinator_of(name);
         let found = match self.control_of(coordinator, name).await {
-            Err(away @ Error::Unavailable { .. }) if self.router.fault(coordinator).is_none() => {
-                Some(self.control_elsewhere(coordinator, name).await.ok_or(away)?)
+            Err(away @ Error::Unavailable { .. }) => {
+                let there = self.ask_elsewhere(coordinator, |shard| self.control_of(shard, name));
+                let found = there.await.into_iter().find_map(|(_, control)| control);
+                Some(found.ok_or(away)?)
             }
             found => found?.1,
         };
@@ -316,24 +316,18 @@ impl Deployment {
         }
     }
 
-    /// Returns a namespace as another server has it, while the server of its coordinator shard does not
-    /// reply. It may be one change behind. `None` proves nothing.
-    async fn control_elsewhere(
+    /// Asks a shard of each server, except for the server of `unusable`, whose shard takes no calls. Every shard
+    /// has every namespace, but may be one change behind, so a namespace that no reply has may exist. Shards that
+    /// fail are left out.
+    async fn ask_elsewhere<T: Send, F: Future<Output = Result<T>> + Send>(
         &self,
-        coordinator: ShardId,
-        name: &NamespaceName,
-    ) -> Option<Control> {
+        unusable: ShardId,
+        ask: impl Fn(ShardId) -> F,
+    ) -> Vec<T> {
         let owners = self.router.owners();
-        let others = owners.values().filter(|shards| !shards.contains(&coordinator));
+        let others = owners.values().filter(|shards| !shards.contains(&unusable));
         let shards: Vec<_> = others.filter_map(|shards| shards.first().copied()).collect();
-        let polls = shards.into_iter().map(|shard| self.control_of(shard, name).boxed());
-        let mut polls = FuturesUnordered::from_iter(polls);
-        while let Some(found) = polls.next().await {
-            if let Ok((_, Some(control))) = found {
-                return Some(control);
-            }
-        }
-        None
+        at_once(shards.into_iter().map(ask)).await.into_iter().flatten().collect()
     }
 
     pub(crate) async fn list_namespaces(
@@ -341,9 +335,25 @@ impl Deployment {
         after: Option<&NamespaceName>,
         limit: usize,
     ) -> Result<Vec<Namespace>> {
+        let first = ShardId(0);
+        match self.names_in(first, after, limit).await {
+            Err(away @ Error::Unavailable { .. }) => {
+                let found = self.ask_elsewhere(first, |shard| self.names_in(shard, after, limit));
+                found.await.pop().ok_or(away)
+            }
+            found => found,
+        }
+    }
+
+    /// Returns a page of the namespaces of a shard.
+    async fn names_in(
+        &self,
+        shard: ShardId,
+        after: Option<&NamespaceName>,
+        limit: usize,
+    ) -> Result<Vec<Namespace>> {
         let after = after.map_or_else(Vec::new, |after| after.as_str().as_bytes().to_vec());
-        let mut reply =
-            self.call_script(ShardId(0), Script::Names, vec![after, digits(limit)]).await?;
+        let mut reply = self.call_script(shard, Script::Names, vec![after, digits(limit)]).await?;
         let now = reply.time()?;
         reply.rest(|reply| Ok(namespace(self.control(&mut reply.items()?, now)?)))
     }

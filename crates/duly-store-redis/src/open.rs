@@ -107,7 +107,8 @@ async fn check_servers(router: &Router, options: &Options) -> Opened<Vec<String>
     let mut waits_for = None;
     let mut is_usable = false;
     for server in router.owners().into_keys() {
-        match check_server(router, options, &server).await {
+        let checked = router.unless_silent(&server, check_server(router, options, &server)).await;
+        match checked.unwrap_or_else(|silence| Err(OpenError::of(&server, &silence))) {
             Ok(weak) => {
                 warnings.extend(weak);
                 is_usable = true;

@@ -59,6 +59,8 @@ pub struct Options {
     pub connect_within: Duration,
     /// Longest wait for a reply.
     pub answer_within: Duration,
+    /// Time without a reply after which a server is silent: calls end, and are not sent to it until it replies.
+    pub silence_timeout: Duration,
     /// Most namespaces; one more is refused.
     pub namespaces_max: u64,
     /// Unsafe server settings that are allowed, by name; each would otherwise lose timers silently.
@@ -85,6 +87,7 @@ impl Options {
             connections: 4,
             connect_within: Duration::from_secs(5),
             answer_within: Duration::from_secs(10),
+            silence_timeout: Duration::from_millis(750),
             namespaces_max: NAMESPACES_MAX,
             allow: Vec::new(),
             clock: None,

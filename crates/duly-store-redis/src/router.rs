@@ -5,7 +5,10 @@
 //! 2. A call that may have been executed is never sent a second time: if its reply is lost, it is in
 //!    doubt.
 //! 3. Calls that only read, or that are repeated anyway, are sent again.
+//! 4. A server that hangs is found by a probe, and delays no call for longer than the silence time-out
+//!    (`liveness.rs`).
 
+mod liveness;
 mod pool;
 mod reads;
 
@@ -30,10 +33,11 @@ use crate::{
     keys,
     marker::{ShardFaults, describe, fault_of},
     script::Script,
-    skew::ClockReading,
 };
 
-use pool::{CallKind, PooledConnection, Server};
+pub(crate) use liveness::Contact;
+use liveness::Liveness;
+use pool::{CallKind, OpenConnection, PooledConnection, Server};
 
 /// Attempts of a call that servers redirect or postpone.
 const TRIES: usize = 16;
@@ -135,7 +139,7 @@ impl Router {
         for server in known {
             let asked = match self.check_out(&server, CallKind::Once).await {
                 Ok(pooled) => {
-                    let asked = pooled.connection.command(cmd("CLUSTER").arg("SLOTS")).await;
+                    let asked = pooled.command(cmd("CLUSTER").arg("SLOTS")).await;
                     if asked.is_err() {
                         pooled.drop_connection().await;
                     }
@@ -190,22 +194,40 @@ impl Router {
         true
     }
 
-    /// Returns a connection to a server.
+    /// Returns the connections to a server.
+    fn server(&self, name: &str) -> Arc<Server> {
+        let mut servers = self.servers.lock();
+        let server = servers.entry(name.to_owned()).or_insert_with(|| {
+            let liveness = Liveness::start(
+                &self.runtime,
+                name.to_owned(),
+                self.address.client(name),
+                self.connect_options.silence_timeout,
+            );
+            Arc::new(Server::new(self.connections_each, self.copies, liveness))
+        });
+        Arc::clone(server)
+    }
+
+    /// Returns a connection to a server, unless the server is silent.
     async fn check_out(&self, name: &str, kind: CallKind) -> redis::RedisResult<PooledConnection> {
-        let server = {
-            let mut servers = self.servers.lock();
-            let server = servers.entry(name.to_owned());
-            Arc::clone(
-                server.or_insert_with(|| Arc::new(Server::new(self.connections_each, self.copies))),
-            )
-        };
+        let server = self.server(name);
+        server.liveness.unless_silent(self.check_out_of(name, &server, kind)).await?
+    }
+
+    async fn check_out_of(
+        &self,
+        name: &str,
+        server: &Arc<Server>,
+        kind: CallKind,
+    ) -> redis::RedisResult<PooledConnection> {
         let place = server.place(kind);
         let arrived = Instant::now();
         loop {
-            let connection = self.connection_at(name, &server, place, arrived).await?;
+            let connection = self.connection_at(name, server, place, arrived).await?;
             let pooled = PooledConnection {
                 connection,
-                server: Arc::clone(&server),
+                server: Arc::clone(server),
                 place,
                 name: name.to_owned(),
             };
@@ -231,19 +253,23 @@ impl Router {
         if let Some((_, reason)) = failed {
             return Err(std::io::Error::other(reason).into());
         }
-        if let Some(connection) = slot.as_ref() {
-            return Ok(connection.clone());
+        let silences = server.liveness.silences();
+        if let Some(open) = slot.as_ref().filter(|open| open.silences == silences) {
+            return Ok(open.connection.clone());
         }
         let (client, connect_options) = (self.address.client(name)?, self.connect_options.clone());
         let server = Arc::clone(server);
         // The connect goes on if its caller stops waiting: the next caller then uses the connection.
         let opening = self.runtime.spawn(async move {
+            let open = server.liveness.unless_silent(Connection::open(client, &connect_options));
+            let opened = open.await.unwrap_or_else(|silence| Err(silence.into()));
             let failed = |error: &redis::RedisError| {
                 *server.failed.lock() = Some((Instant::now(), error.to_string()));
             };
-            let connection =
-                Connection::open(client, &connect_options).await.inspect_err(failed)?;
-            redis::RedisResult::Ok(slot.insert(connection).clone())
+            let connection = opened.inspect_err(failed)?;
+            redis::RedisResult::Ok(
+                slot.insert(OpenConnection { connection, silences }).connection.clone(),
+            )
         });
         opening.await.map_err(std::io::Error::other)?
     }
@@ -253,27 +279,18 @@ impl Router {
         Ok(self.check_out(name, CallKind::Once).await?.connection)
     }
 
-    /// Returns the reading of a server's clock, or an error if the server does not reply.
-    pub(crate) async fn clock(&self, name: &str) -> std::result::Result<ClockReading, String> {
-        let pooled =
-            self.check_out(name, CallKind::Once).await.map_err(|error| error.to_string())?;
-        let asked = Instant::now();
-        match pooled.connection.command(&cmd("TIME")).await {
-            Ok(answer) => {
-                let (seconds, micros): (u64, u64) =
-                    redis::from_redis_value(answer).map_err(|error| error.to_string())?;
-                let shown = Duration::from_secs(seconds) + Duration::from_micros(micros);
-                let server = name.to_owned();
-                Ok(ClockReading { server, shown, asked, answered: Instant::now() })
-            }
-            Err(error) => {
-                pooled.drop_connection().await;
-                if self.address.cluster {
-                    self.refresh_owners().await.map_err(|error| error.to_string())?;
-                }
-                Err(error.to_string())
-            }
-        }
+    /// Waits for `work` on a server, unless the server is silent.
+    pub(crate) async fn unless_silent<T>(
+        &self,
+        server: &str,
+        work: impl Future<Output = T>,
+    ) -> redis::RedisResult<T> {
+        Ok(self.server(server).liveness.unless_silent(work).await?)
+    }
+
+    /// Returns the latest result of the probe of a server.
+    pub(crate) async fn contact(&self, server: &str) -> Contact {
+        self.server(server).liveness.contact().await
     }
 
     /// Calls one script.
@@ -301,7 +318,8 @@ impl Router {
                 Ok(pooled) => pooled,
                 Err(error) => {
                     let reason = format!("{server}: {error}");
-                    if self.address.cluster {
+                    // The poll of the health looks for another owner of a silent server's shards.
+                    if self.address.cluster && !self.server(&server).liveness.is_silent() {
                         tokio::time::sleep(PAUSE).await;
                         let refreshed = self.refresh_owners().await;
                         let moved = self.owners.lock()[usize::from(shard.0)] != server;
@@ -349,30 +367,29 @@ impl Router {
         let is_repeated = sent.iter().all(|(call, _)| call.script.is_repeated());
         let kept = sent.iter().any(|(call, _)| call.script.waits_for_copies());
         let copies = self.copies.filter(|_| kept);
-        let (replies, confirmed) =
-            match pooled.connection.round(self.seq(shard), &sent, copies).await {
-                Ok(replies) => replies,
-                Err(ConnectionLost(reason)) => {
-                    pooled.drop_connection().await;
-                    if is_repeated {
-                        // It may be sent again, on a new connection.
-                        let (open, refresh) = (open.to_vec(), self.address.cluster);
-                        return Some(Resend { open, refresh, ..Resend::default() });
-                    }
-                    let reason = format!("{}: {reason}", pooled.name);
-                    for (i, _) in open {
-                        results[*i] = Some(Err(if calls[*i].script.only_reads() {
-                            unavailable(&reason)
-                        } else {
-                            in_doubt(&reason)
-                        }));
-                    }
-                    if self.address.cluster {
-                        let _unknown = self.refresh_owners().await;
-                    }
-                    return None;
+        let (replies, confirmed) = match pooled.round(self.seq(shard), &sent, copies).await {
+            Ok(replies) => replies,
+            Err(ConnectionLost(reason)) => {
+                pooled.drop_connection().await;
+                if is_repeated {
+                    // It may be sent again, on a new connection.
+                    let (open, refresh) = (open.to_vec(), self.address.cluster);
+                    return Some(Resend { open, refresh, ..Resend::default() });
                 }
-            };
+                let reason = format!("{}: {reason}", pooled.name);
+                for (i, _) in open {
+                    results[*i] = Some(Err(if calls[*i].script.only_reads() {
+                        unavailable(&reason)
+                    } else {
+                        in_doubt(&reason)
+                    }));
+                }
+                if self.address.cluster {
+                    let _unknown = self.refresh_owners().await;
+                }
+                return None;
+            }
+        };
         let mut resend = Resend::default();
         for ((i, mode), reply) in open.iter().zip(replies) {
             let call = &calls[*i];

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Message that a marker has changed; it is not a name of a namespace.
 const MARKER_CHANGED: &[u8] = &[0];
 
-/// Listens to all servers until it is aborted. Sends to `ready` once every server was listened to.
+/// Listens to all servers until it is aborted. Sends to `ready` once every usable server is listened to.
 pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::oneshot::Sender<()>) {
     let mut ready = Some(ready);
     loop {
@@ -34,6 +34,8 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
                 let ended = listen_to(&deployment, &server, &shards, &subscribed).await;
                 if let Err(error) = ended {
                     tracing::debug!(%server, %error, "wake-up listener failed, will reconnect");
+                    // A start does not wait for a server that cannot be used.
+                    let _unheard = subscribed.send(());
                 }
             });
         }
@@ -73,18 +75,23 @@ async fn listen_to(
         .set_response_timeout(Some(PAUSE * 5))
         .set_push_sender(sender);
     let client = deployment.router.address.listener(server)?;
-    let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     let channels: HashMap<Vec<u8>, ShardId> = shards
         .iter()
         .map(|shard| (keys::key(deployment.router.seq(*shard), "wake").into_bytes(), *shard))
         .collect();
-    for channel in channels.keys() {
-        let mut connection = connection.clone();
-        let value = connection.send_packed_command(cmd("SSUBSCRIBE").arg(channel)).await?;
-        if let Value::ServerError(error) = value {
-            return Err(error.into());
+    let subscribe = async {
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        for channel in channels.keys() {
+            let mut connection = connection.clone();
+            let value = connection.send_packed_command(cmd("SSUBSCRIBE").arg(channel)).await?;
+            if let Value::ServerError(error) = value {
+                return Err(error.into());
+            }
         }
-    }
+        redis::RedisResult::Ok(connection)
+    };
+    // The connection is kept until the end.
+    let _connection = deployment.router.unless_silent(server, subscribe).await??;
     for shard in shards {
         deployment.wake(*shard);
     }

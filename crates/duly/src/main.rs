@@ -24,6 +24,7 @@
 mod args;
 mod cli;
 mod commands;
+mod configured;
 mod context;
 mod failure;
 mod http;

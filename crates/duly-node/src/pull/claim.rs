@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
-use duly_store::{ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Result};
+use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner, Result};
 
 use super::{
     LeaseRequest,
@@ -18,23 +18,28 @@ use crate::state::Shared;
 const AT_ONCE: usize = 8;
 
 /// Claims for one call. It tries the hinted shards first. Then it tries all shards in turn until one has
-/// firings, unless the hints are known to be complete.
+/// firings, unless the hints are known to be complete. A shard that fails is left out: its loop reports what is
+/// claimable there once the shard replies again.
+///
+/// # Errors
+/// When every shard that was tried has failed.
 pub(super) async fn claim(shared: &Shared, head: &HeadCall<LeaseRequest>) -> Result<Vec<Firing>> {
     let namespace = &head.request.namespace;
     let at_once = head.request.max.clamp(1, AT_ONCE);
+    let mut tried = Tried::default();
     loop {
         let hinted = shared.pull.hints.lock().take(namespace, at_once);
         if hinted.is_empty() {
             break;
         }
-        let firings = claim_from(shared, &hinted, head).await?;
+        let firings = tried.claim_from(shared, &hinted, head).await;
         if !firings.is_empty() {
             return Ok(firings);
         }
     }
     let announced_since = shared.nodes.announced_since(namespace);
     let are_complete = shared.pull.hints.lock().are_complete(namespace, announced_since);
-    if head.mode == WaitMode::Waits && are_complete {
+    if head.mode == WaitMode::Waits && are_complete && tried.failed.is_none() {
         return Ok(Vec::new());
     }
     let began_at = shared.clock.boot();
@@ -42,44 +47,59 @@ pub(super) async fn claim(shared: &Shared, head: &HeadCall<LeaseRequest>) -> Res
     let begin = shared.pull.next_shard.fetch_add(1, Ordering::Relaxed) % shards;
     let all: Vec<_> = (0..shards).map(|i| Hint::of(ShardId((begin + i) % shards))).collect();
     for some in all.chunks(at_once) {
-        let firings = claim_from(shared, some, head).await?;
+        let firings = tried.claim_from(shared, some, head).await;
         if !firings.is_empty() {
             return Ok(firings);
         }
     }
-    if shared.nodes.is_shared() {
-        shared.pull.hints.lock().record_empty_poll(namespace, began_at);
+    match tried {
+        Tried { failed: Some(error), replied: false } => return Err(error),
+        Tried { failed: Some(error), .. } => shared.log_store_error("claim (pull)", &error),
+        Tried { failed: None, .. } if shared.nodes.is_shared() => {
+            shared.pull.hints.lock().record_empty_poll(namespace, began_at);
+        }
+        Tried { .. } => {}
     }
     Ok(Vec::new())
 }
 
-/// Claims from several shards at once, from each its part of the request. If a shard fails, the firings
-/// of the others are returned.
-async fn claim_from(
-    shared: &Shared,
-    shards: &[Hint],
-    head: &HeadCall<LeaseRequest>,
-) -> Result<Vec<Firing>> {
-    let parts = parts(head.request.max, shards);
-    let claims = shards.iter().zip(parts).map(|(hint, max)| {
-        let mut part = head.clone();
-        let bytes = u128::from(head.request.bytes_max) * max as u128;
-        let bytes = bytes / head.request.max.max(1) as u128;
-        part.request.max = max;
-        part.request.bytes_max = u64::try_from(bytes).unwrap_or(u64::MAX);
-        async move { claim_in(shared, *hint, &part).await }
-    });
-    let mut firings = Vec::new();
-    let mut failed = None;
-    for claimed in futures::future::join_all(claims).await {
-        match claimed {
-            Ok(claimed) => firings.extend(claimed),
-            Err(error) => failed = Some(error),
+/// The shards that one call has tried.
+#[derive(Debug, Default)]
+struct Tried {
+    /// `true`: a shard has replied.
+    replied: bool,
+    /// Error of the last shard that failed.
+    failed: Option<Error>,
+}
+
+impl Tried {
+    /// Claims from several shards at once, from each its part of the request.
+    async fn claim_from(
+        &mut self,
+        shared: &Shared,
+        shards: &[Hint],
+        head: &HeadCall<LeaseRequest>,
+    ) -> Vec<Firing> {
+        let parts = parts(head.request.max, shards);
+        let claims = shards.iter().zip(parts).map(|(hint, max)| {
+            let mut part = head.clone();
+            let bytes = u128::from(head.request.bytes_max) * max as u128;
+            let bytes = bytes / head.request.max.max(1) as u128;
+            part.request.max = max;
+            part.request.bytes_max = u64::try_from(bytes).unwrap_or(u64::MAX);
+            async move { claim_in(shared, *hint, &part).await }
+        });
+        let mut firings = Vec::new();
+        for claimed in futures::future::join_all(claims).await {
+            match claimed {
+                Ok(claimed) => {
+                    self.replied = true;
+                    firings.extend(claimed);
+                }
+                Err(error) => self.failed = Some(error),
+            }
         }
-    }
-    match failed {
-        Some(error) if firings.is_empty() => Err(error),
-        _ => Ok(firings),
+        firings
     }
 }
 

@@ -194,6 +194,12 @@ pub struct Store {
     /// failover.
     #[schemars(extend("store" = "shared"))]
     pub replication_timeout: TimeSpan<10, { 4 * SECOND }, SECOND>,
+    /// Time without a reply after which a server of `store.url` is silent: a call that waits for it
+    /// ends, with `aborted` if the server may have executed it, and later calls for its shards are
+    /// `unavailable` at once, until it replies again. The other servers continue. Raise it for
+    /// servers that stop for longer now and then, such as those on slow disks.
+    #[schemars(extend("store" = "shared"))]
+    pub silence_timeout: TimeSpan<100, { 10 * SECOND }, 750>,
     /// Connections to each server of `store.url`. A wait for replicas blocks one.
     #[schemars(extend("store" = "shared", "unit" = "connections"))]
     pub connections: Integer<1, 64, 4>,

@@ -17,8 +17,7 @@ use std::{
 
 use axum::extract::State;
 use duly_api::cluster::{Backup, BackupMade, Repair, Repaired as RepairedShards};
-use duly_core::{Code, Invalid, Millis, error_code::Retry, shard::ShardId};
-use duly_store::Repaired;
+use duly_core::{Code, Invalid, Millis, error_code::Retry};
 use duly_store_embedded::{
     backup::{BackupError, BackupReport, MANIFEST},
     disk,
@@ -31,7 +30,7 @@ use super::{
     body::JsonBody,
     response::{self, HandlerResult},
 };
-use crate::{call, messages};
+use crate::{call, messages, repair::repair_shards};
 
 /// Path of the backup. The copy may take longer than other requests.
 pub(super) const BACKUP: &str = "/v1/store/backup";
@@ -294,19 +293,7 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> HandlerRes
                       of its own, which `duly store check` verifies";
         return Err(Problem::new(Code::PermissionDenied, detail));
     };
-    let mut shards = Vec::with_capacity(wanted.len());
-    for shard in wanted.into_iter().map(ShardId) {
-        let repaired = deployment.repair(shard).await?;
-        if repaired != Repaired::Nothing {
-            tracing::warn!(
-                shard = shard.0,
-                ?repaired,
-                "shard repaired on an operator's call; it accepts calls again"
-            );
-        }
-        shards.push(messages::repaired_shard(shard, repaired));
-    }
-    response::ok(&RepairedShards { shards })
+    response::ok(&repair_shards(deployment, wanted).await?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use duly_core::error_code::Retry;
 use duly_store::Error;
 use duly_store_embedded::OpenError;
 use tokio::task;
@@ -106,6 +107,17 @@ pub enum StartError {
     /// A blocking task panicked or was cancelled.
     #[error("opening the store was interrupted: {0}; start the server again")]
     Thread(#[from] task::JoinError),
+}
+
+impl StartError {
+    /// Returns if and when the same step of the start can succeed without a change of settings.
+    pub(super) fn retry(&self) -> Retry {
+        match self {
+            Self::Shared { source, .. } => source.retry(),
+            Self::Store(error) => error.retry(),
+            _ => Retry::Never,
+        }
+    }
 }
 
 fn hint(address: &Address, error: &io::Error) -> &'static str {

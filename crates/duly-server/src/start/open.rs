@@ -84,11 +84,11 @@ pub(super) fn initial_progress(config: &Config) -> String {
 pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
-    progress: watch::Sender<StartupProgress>,
+    progress: &watch::Sender<StartupProgress>,
     opener: Opener,
 ) -> Result<OpenedStore, StartError> {
     let Some(url) = &config.store.url else {
-        let store = open_embedded(config, clock, progress, opener).await?;
+        let store = open_embedded(config, clock, progress.clone(), opener).await?;
         return Ok(OpenedStore::Embedded(store));
     };
     for sentence in config.unused() {
@@ -259,23 +259,32 @@ fn nearest_existing(path: &Path) -> &Path {
 async fn open_shared(
     config: &Config,
     url: &StoreUrl,
-    progress: watch::Sender<StartupProgress>,
+    progress: &watch::Sender<StartupProgress>,
 ) -> Result<Arc<RedisStore>, StartError> {
     let options = options::shared_store_options(config, url)?;
+    let (store, repeated_for) =
+        until_available(progress, || open_once(config, url, &options)).await?;
+    if let Some(after) = repeated_for {
+        tracing::info!(store = %url, ?after, "store opened");
+    }
+    Ok(Arc::new(store))
+}
+
+/// Repeats a step of the start that needs the shared store while its error may pass by itself. Logs the reason of
+/// each attempt, and sends the reason to `progress`. Returns the result, and the time of the attempts if there
+/// were several.
+pub(super) async fn until_available<T, F: Future<Output = Result<T, StartError>>>(
+    progress: &watch::Sender<StartupProgress>,
+    step: impl Fn() -> F,
+) -> Result<(T, Option<Duration>), StartError> {
     let began = Instant::now();
     let mut pause = Duration::ZERO;
     loop {
-        let error = match open_once(config, url, &options).await {
-            Ok(store) => {
-                if !pause.is_zero() {
-                    tracing::info!(store = %url, after = ?began.elapsed(), "store opened");
-                }
-                return Ok(Arc::new(store));
-            }
+        let error = match step().await {
+            Ok(done) => return Ok((done, (!pause.is_zero()).then(|| began.elapsed()))),
             Err(error) => error,
         };
-        let StartError::Shared { source, .. } = &error else { return Err(error) };
-        let Retry::After(first) = source.retry() else {
+        let Retry::After(first) = error.retry() else {
             return Err(error);
         };
         pause = (pause * 2).clamp(first.to_std(), PAUSE_MAX);

@@ -148,6 +148,7 @@ pub(super) fn shared_store_options(
         min_replicas: store.min_replicas.as_u32(),
         on_disk: store.on_disk,
         replication_timeout: store.replication_timeout.to_std(),
+        silence_timeout: store.silence_timeout.to_std(),
         answer_within: RESPONSE_TIMEOUT,
         connections: store.connections.as_usize(),
         namespaces_max: config.limits.namespaces_max.get(),

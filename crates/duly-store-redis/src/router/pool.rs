@@ -9,28 +9,43 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use redis::{Cmd, RedisResult, Value};
 
-use crate::connection::{Connection, RequiredCopies};
+use super::liveness::{Liveness, Silence};
+use crate::connection::{Call, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply};
 
 /// Connections to one server.
 #[derive(Debug)]
 pub(super) struct Server {
-    pub(super) connections: Vec<Arc<tokio::sync::Mutex<Option<Connection>>>>,
+    pub(super) connections: Vec<Arc<tokio::sync::Mutex<Option<OpenConnection>>>>,
     /// Place of one more connection, present if calls wait for replicas. A `WAIT` blocks the commands
     /// behind it on its connection, and must not delay the heartbeats of a node.
     unblocked: Option<usize>,
     next: AtomicUsize,
     /// Time and reason of the last failed connect.
     pub(super) failed: Mutex<Option<(Instant, String)>>,
+    pub(super) liveness: Liveness,
+}
+
+/// A connection, and the number of silences of its server before the connect.
+#[derive(Debug)]
+pub(super) struct OpenConnection {
+    pub(super) connection: Connection,
+    pub(super) silences: u64,
 }
 
 impl Server {
-    pub(super) fn new(connections_each: usize, copies: Option<RequiredCopies>) -> Self {
+    pub(super) fn new(
+        connections_each: usize,
+        copies: Option<RequiredCopies>,
+        liveness: Liveness,
+    ) -> Self {
         let connections_each = connections_each.max(1);
         let unblocked = copies.map(|_| connections_each);
         let connections =
             (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
-        Self { connections, unblocked, next: AtomicUsize::new(0), failed: Mutex::default() }
+        let (next, failed) = (AtomicUsize::new(0), Mutex::default());
+        Self { connections, unblocked, next, failed, liveness }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
@@ -53,7 +68,33 @@ impl PooledConnection {
     /// Drops the connection; the next caller that needs it makes a new one.
     pub(super) async fn drop_connection(&self) {
         let mut slot = self.server.connections[self.place].lock().await;
-        slot.take_if(|connection| connection.is(&self.connection));
+        slot.take_if(|open| open.connection.is(&self.connection));
+    }
+
+    /// Sends a command that is no script.
+    pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
+        self.server.liveness.unless_silent(self.connection.command(command)).await?
+    }
+
+    /// Sends several commands that are no scripts; each has a reply of its own.
+    pub(super) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, ConnectionLost> {
+        self.server.liveness.unless_silent(self.connection.commands(commands)).await?
+    }
+
+    /// Sends calls in one pipeline. The second result is `true` if the required copies are confirmed.
+    pub(super) async fn round(
+        &self,
+        seq: &str,
+        calls: &[(&Call, SendMode)],
+        copies: Option<RequiredCopies>,
+    ) -> Result<(Vec<ServerReply>, bool), ConnectionLost> {
+        self.server.liveness.unless_silent(self.connection.round(seq, calls, copies)).await?
+    }
+}
+
+impl From<Silence> for ConnectionLost {
+    fn from(silence: Silence) -> Self {
+        Self(silence.to_string())
     }
 }
 

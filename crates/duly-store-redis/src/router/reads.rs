@@ -62,14 +62,20 @@ impl Router {
         commands: &[redis::Cmd],
     ) -> Result<Vec<Value>> {
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
-        let pooled = self.check_out(&owner, kind).await;
-        let pooled = pooled.map_err(|error| unavailable(error.to_string()))?;
-        let values = match pooled.connection.commands(commands).await {
-            Ok(values) => values,
-            Err(ConnectionLost(reason)) => {
-                pooled.drop_connection().await;
-                return Err(unavailable(format!("{owner}: {reason}")));
+        let mut is_repeated = false;
+        let values = loop {
+            let pooled = self.check_out(&owner, kind).await;
+            let pooled = pooled.map_err(|error| unavailable(error.to_string()))?;
+            match pooled.commands(commands).await {
+                Ok(values) => break values,
+                // The connection may be older than a restart of the server.
+                Err(ConnectionLost(_)) if !is_repeated => is_repeated = true,
+                Err(ConnectionLost(reason)) => {
+                    pooled.drop_connection().await;
+                    return Err(unavailable(format!("{owner}: {reason}")));
+                }
             }
+            pooled.drop_connection().await;
         };
         // The slot is moving, or has moved: a missing key proves nothing here.
         if let Some(error) = values.iter().find(|value| matches!(value, Value::ServerError(_))) {

@@ -33,6 +33,8 @@ pub(crate) fn options(url: &str, shards: u16) -> Options {
     let mut options = Options::new(url);
     options.shards = shards;
     options.allow = vec![Check::NoReplicas];
+    // A loaded machine must not make a server silent.
+    options.silence_timeout = PATIENCE;
     options
 }
 

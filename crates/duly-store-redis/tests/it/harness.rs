@@ -143,6 +143,7 @@ fn open(runtime: &Runtime, servers: &dyn Servers) -> Arc<HarnessStore> {
     options.namespaces_max = NAMESPACES_MAX;
     options.allow = vec![duly_store_redis::Check::NoReplicas];
     options.clock = Some(CLOCK.to_owned());
+    options.silence_timeout = crate::calls::PATIENCE;
     let handle = runtime.handle().clone();
     // The suite calls from a runtime of its own, where a blocking wait is not allowed.
     let store = std::thread::spawn(move || handle.block_on(RedisStore::open(&options)))

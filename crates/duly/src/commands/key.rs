@@ -23,7 +23,7 @@ use duly_core::{
     access::{ApiKey, KeyId, PresentedKey, Subject},
     env::Clock as _,
 };
-use duly_server::config::{self, Config, Source};
+use duly_server::Config;
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Options, SystemClock,
     access_file::{self, AccessChange, AccessRecords, ChangeOrigin, RestoreState},
@@ -37,6 +37,7 @@ use crate::{
     Outcome,
     args::{Confirm, values},
     cli::{Session, block_on},
+    configured,
     failure::Failure,
     http::Hint,
     output::{Printer, Table, Tone, note, table, when},
@@ -275,8 +276,7 @@ enum Place {
 impl Place {
     /// Returns the store of a configuration file.
     fn of_config(file: PathBuf) -> Result<Self, Failure> {
-        let source = Source { file: Some(file), ..Source::from_env() };
-        let config = config::load_with_files(&source).map_err(Failure::new)?;
+        let config = configured::load(&file)?;
         Ok(match &config.store.url {
             Some(_) => Self::Shared(Box::new(config)),
             None => Self::Directory(config.store.data.to_path_buf()),

@@ -5,6 +5,8 @@ mod set;
 mod settings;
 mod stats;
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use duly_api::{
     Duration, ListNamespacesResponse, Namespace, NamespaceStats, RepairNamespaceResponse,
@@ -20,6 +22,7 @@ use crate::{
     args::{Confirm, NamespaceArg, values},
     cli::Session,
     commands::get,
+    configured,
     failure::Failure,
     http::{Call, Hint},
     output::{Table, Tone, text, when},
@@ -267,6 +270,10 @@ struct RepairArgs {
     /// are asked for confirmation
     #[arg(long, value_name = "NUMBER")]
     keep: Option<String>,
+    /// The configuration file of a server: the record is restored in its store (store.url), also beside
+    /// running servers. No server is called
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     confirm: Confirm,
 }
@@ -278,8 +285,6 @@ async fn repair(args: RepairArgs, session: &Session) -> Outcome {
             "Keep {namespace} under number {keep} and discard its timers under any other?"
         ))?;
     }
-    let keep = args.keep.map(|keep| ("keep", keep));
-    let call = session.http.post(namespace, &["repair"]).query(keep.as_slice());
     let result = |repaired: RepairNamespaceResponse| {
         let done = if repaired.restored { "record restored" } else { "its record is intact" };
         let mut line = format!("{namespace}  {done}");
@@ -290,5 +295,15 @@ async fn repair(args: RepairArgs, session: &Session) -> Outcome {
         }
         line
     };
+    if let Some(file) = &args.config {
+        let store = configured::open_shared(file).await?;
+        let (name, keep) = (namespace.clone(), args.keep.as_deref());
+        let repaired = duly_server::repair_namespace(&*store, name, keep).await;
+        let repaired = repaired.map_err(Failure::new)?;
+        let document = serde_json::to_string(&repaired).expect("messages are JSON");
+        return session.printer.document(&document, || Ok(format!("{}\n", result(repaired))));
+    }
+    let keep = args.keep.map(|keep| ("keep", keep));
+    let call = session.http.post(namespace, &["repair"]).query(keep.as_slice());
     session.print(call, result).await
 }

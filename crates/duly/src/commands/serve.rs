@@ -177,6 +177,7 @@ fn document(report: &StartReport) -> serde_json::Value {
         "dead": report.dead,
         "namespaces": report.namespaces,
         "tail": report.tail,
+        "warnings": report.warnings,
     })
 }
 
@@ -200,6 +201,7 @@ fn start_report(report: &StartReport) -> String {
         ),
     ]);
     lines.extend(report.tail.warning().map(str::to_owned));
+    lines.extend(report.warnings.iter().map(|warning| format!("warning: {warning}")));
     let server = if url == DEFAULT { String::new() } else { format!(" --server {url}") };
     lines.push(format!("try: duly schedule demo --in 10s --payload-text hello{server}"));
     lines.join("\n")

@@ -2,7 +2,7 @@
 //!
 //! 1. `check` and `restore` work on directories that no server has open.
 //! 2. `backup` calls the server that has the directory open.
-//! 3. `repair` calls a server that keeps its timers on Redis.
+//! 3. `repair` calls a server that keeps its timers on Redis, or works on its store beside servers.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::{
     Outcome,
     cli::{Session, block_on},
+    configured,
     failure::Failure,
     open_files,
     output::{Printer, Progress, text},
@@ -65,6 +66,10 @@ enum Action {
         /// Numbers of the shards, as in the error
         #[arg(long = "shard", value_name = "N,…", required = true, value_delimiter = ',')]
         shards: Vec<u16>,
+        /// The configuration file of a server: the shards are repaired in its store (store.url), also
+        /// beside running servers. No server is called
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Create a data directory from a backup, with every namespace paused
     ///
@@ -91,7 +96,12 @@ pub(crate) fn run(
     match args.action {
         Action::Check { data } => check(&data, printer),
         Action::Backup { path } => block_on(backup(&path, &session()?)),
-        Action::Repair { shards } => block_on(repair(shards, &session()?)),
+        Action::Repair { shards, config: None } => block_on(repair(shards, &session()?)),
+        Action::Repair { shards, config: Some(file) } => {
+            let repaired = block_on(repair_in_store(shards, &file))?;
+            let document = serde_json::to_string(&repaired).expect("messages are JSON");
+            printer.document(&document, || Ok(format!("{}\n", outcomes(repaired))))
+        }
         Action::Restore { from, data } => restore(&from, &data, printer),
     }
 }
@@ -141,8 +151,19 @@ async fn backup(path: &Path, session: &Session) -> Outcome {
 async fn repair(shards: Vec<u16>, session: &Session) -> Outcome {
     let call = session.http.service(Method::POST, &["store", "repair"]);
     let call = call.body(&Repair { shards }).waiting(TIME_LIMIT);
-    let lines = |Repaired { shards }| shards.iter().map(outcome).collect::<Vec<_>>().join("\n");
-    session.print(call, lines).await
+    session.print(call, outcomes).await
+}
+
+/// Repairs shards in the store of a configuration file.
+async fn repair_in_store(shards: Vec<u16>, file: &Path) -> Result<Repaired, Failure> {
+    let store = configured::open_shared(file).await?;
+    let deployment = store.deployment().expect("servers share it");
+    duly_server::repair_shards(deployment, shards).await.map_err(Failure::new)
+}
+
+/// Returns the results of a repair, one on each line.
+fn outcomes(Repaired { shards }: Repaired) -> String {
+    shards.iter().map(outcome).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the result of a shard's repair, on one line.

@@ -88,6 +88,8 @@ pub(crate) fn duly_without_umask() -> Command {
 pub(crate) fn node(url: &str) -> Command {
     let mut command = independent(BINARY);
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
+    // A loaded machine must not make a server silent.
+    command.env("DULY_STORE__SILENCE_TIMEOUT", "10s");
     command
 }
 
@@ -349,23 +351,32 @@ pub(crate) fn http(
     body.trim_end().to_owned()
 }
 
-/// Starts a receiver of one request; returns its URL, and the head of the request.
+/// Starts a receiver that accepts every request; returns its URL, and the heads of the requests.
 pub(crate) fn receiver() -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/hook", listener.local_addr().expect("bound"));
     let (sender, heads) = mpsc::channel();
     thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a delivery");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).expect("a head");
-            head.extend(byte);
+        for socket in listener.incoming().flatten() {
+            let sender = sender.clone();
+            thread::spawn(move || accept_requests(socket, &sender));
         }
-        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
-        sender.send(String::from_utf8(head).expect("ASCII").to_lowercase()).ok();
     });
     (url, heads)
+}
+
+/// Accepts requests without a body until the connection ends.
+fn accept_requests(mut socket: TcpStream, heads: &mpsc::Sender<String>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while socket.read_exact(&mut byte).is_ok() {
+        head.extend(byte);
+        if head.ends_with(b"\r\n\r\n") {
+            socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
+            let head = String::from_utf8(std::mem::take(&mut head)).expect("ASCII");
+            heads.send(head.to_lowercase()).ok();
+        }
+    }
 }
 
 /// Returns a path as text.

@@ -10,4 +10,5 @@ mod migration;
 mod nodes;
 mod outage;
 mod secrets;
+mod unusable_master;
 mod waiting_for_store;

@@ -58,7 +58,7 @@ fn hanging_redis_is_detected_and_used_again() {
     let signal = |signal| kill_process(pid.expect("it runs"), signal).expect("it is there");
     signal(Signal::STOP);
     until("it says that it is not ready", || {
-        readiness(&node).to_string().contains("does not reply: timed out")
+        readiness(&node).to_string().contains("does not reply: no reply for")
     });
     signal(Signal::CONT);
     until("it is ready again", || node.run(&["health"]).code == Some(0));

@@ -1,0 +1,286 @@
+//! A master of a Cluster without replicas that cannot be used: empty, down, hung. The nodes that run and the nodes
+//! that start serve the shards of the other masters.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use duly_redis_testkit::{
+    cluster::Cluster,
+    server::{self, tell},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::harness::{DEADLINE, Server, file_of, receiver, run, text};
+
+/// Namespaces of a test, so that each master has coordinator shards of some.
+const NAMESPACES: [&str; 6] = ["ns0", "ns1", "ns2", "ns3", "ns4", "ns5"];
+/// Wait of a lease call.
+const WAIT: Duration = Duration::from_millis(500);
+/// Longest start: 5 s, and time for a loaded machine, as in the bounds below.
+const START_MAX: Duration = Duration::from_secs(15);
+/// Longest time by which a lease call exceeds its wait: 1 s.
+const LONGER_MAX: Duration = Duration::from_secs(4);
+/// Longest lateness in healthy shards: 2 s.
+const LATE_MAX: Duration = Duration::from_secs(6);
+/// The silence time-out of production.
+const SILENCE: [(&str, &str); 1] = [("DULY_STORE__SILENCE_TIMEOUT", "750ms")];
+
+/// A fault of a master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Empty,
+    Down,
+    Hung,
+}
+
+impl Fault {
+    fn make(self, master: &mut server::Server) {
+        match self {
+            Self::Empty => {
+                master.kill();
+                master.lose_data();
+                master.start_again();
+            }
+            Self::Down => master.kill(),
+            Self::Hung => signal(master, Signal::STOP),
+        }
+    }
+}
+
+fn signal(server: &server::Server, signal: Signal) {
+    let pid = server.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    kill_process(pid.expect("it runs"), signal).expect("it is there");
+}
+
+/// Starts a Cluster whose healthy masters serve their slots whatever happens to the others.
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(3, 0);
+    for master in &cluster.masters {
+        assert_eq!(tell(master.port(), "CONFIG SET cluster-require-full-coverage no"), "+OK");
+    }
+    cluster
+}
+
+/// A timer of a test.
+type Timer = (&'static str, String);
+
+/// Schedules timers in every namespace. Returns those that were accepted.
+fn schedule(node: &Server, prefix: &str) -> Vec<Timer> {
+    let timers = NAMESPACES.into_iter().flat_map(|namespace| (0..12).map(move |i| (namespace, i)));
+    let timers = timers.map(|(namespace, i)| (namespace, format!("{prefix}{i}")));
+    let is_accepted =
+        |timer: &Timer| node.run(&["schedule", timer.0, &timer.1, "--in", "0"]).code == Some(0);
+    timers.filter(is_accepted).collect()
+}
+
+/// Leases in every namespace until all these timers have fired. Returns the duration of the longest call.
+fn lease_all(node: &Server, mut expected: Vec<Timer>) -> Duration {
+    let mut longest = Duration::ZERO;
+    let deadline = Instant::now() + DEADLINE;
+    while !expected.is_empty() {
+        assert!(Instant::now() < deadline, "not fired: {expected:?}");
+        for namespace in NAMESPACES {
+            let (ids, took) = lease(&node.url, namespace);
+            longest = longest.max(took);
+            expected.retain(|(other, id)| *other != namespace || !ids.contains(id));
+        }
+    }
+    longest
+}
+
+/// Leases once with a wait of [`WAIT`]. Returns the ids of the firings, and the duration of the call.
+fn lease(url: &str, namespace: &str) -> (Vec<String>, Duration) {
+    let began = Instant::now();
+    let wait = format!("{}ms", WAIT.as_millis());
+    let call = ["--output", "json", "--server", url, "lease", namespace];
+    let ran = run(&[&call[..], &["--max", "100", "--wait", &wait]].concat());
+    let took = began.elapsed();
+    let Ok(leased) = serde_json::from_str::<Value>(&ran.stdout) else {
+        return (Vec::new(), took);
+    };
+    let firings = leased["firings"].as_array().expect("a list").iter();
+    let id = |firing: &Value| firing["id"].as_str().expect("an id").to_owned();
+    (firings.map(id).collect(), took)
+}
+
+/// Returns the places of the masters that get a fault: the nightly run takes every master.
+fn places() -> std::ops::Range<usize> {
+    0..if std::env::var_os("DULY_NIGHTLY").is_some() { 3 } else { 1 }
+}
+
+/// Starts a node while a master has a fault, and lets the new node and a node from before serve timers.
+fn nodes_serve_beside(fault: Fault) {
+    places().for_each(|place| nodes_serve_beside_one(fault, place));
+}
+
+fn nodes_serve_beside_one(fault: Fault, place: usize) {
+    let mut cluster = cluster();
+    let running = Server::on_store_with(&cluster.url(), &SILENCE);
+    let accepted = schedule(&running, "before");
+    assert_eq!(accepted.len(), 12 * NAMESPACES.len());
+    lease_all(&running, accepted);
+    fault.make(&mut cluster.masters[place]);
+    let began = Instant::now();
+    let started = Server::on_store_with(&cluster.url(), &SILENCE);
+    let start = began.elapsed();
+    let mut longest = Duration::ZERO;
+    for (node, prefix) in [(&running, "running"), (&started, "started")] {
+        let accepted = schedule(node, prefix);
+        assert!(accepted.len() > 36, "of 72, and two masters of three: {}", accepted.len());
+        longest = longest.max(lease_all(node, accepted));
+    }
+    eprintln!("{fault:?}, master {place}: start {start:.1?}, longest lease call {longest:.1?}");
+    assert!(start < START_MAX, "{start:?}");
+    assert!(longest < WAIT + LONGER_MAX, "{longest:?}");
+    let health = started.run(&["--output", "json", "health"]).ok();
+    let reason = match fault {
+        Fault::Empty => "no marker, so the data is lost",
+        Fault::Down | Fault::Hung => "does not reply",
+    };
+    assert!(health.contains(reason), "{health}");
+    if fault == Fault::Hung {
+        signal(&cluster.masters[place], Signal::CONT);
+        let (place, ids) = ("ns0", ["a", "b", "c", "d", "e", "f", "g", "h"]);
+        let all_are_accepted = || {
+            ids.iter().all(|id| started.run(&["schedule", place, id, "--in", "1h"]).code == Some(0))
+        };
+        let deadline = Instant::now() + DEADLINE;
+        while !all_are_accepted() {
+            assert!(Instant::now() < deadline, "the master is not used again");
+        }
+    }
+}
+
+/// Gives a master a fault while timers fall due. Returns the lateness of the firings by pull and by webhook, and
+/// the longest lease call.
+fn lateness_beside(fault: Fault, place: usize) -> ([Vec<Duration>; 2], Duration) {
+    const STEP: Duration = Duration::from_millis(200);
+    const STEPS: u32 = 20;
+    let mut cluster = cluster();
+    let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    let (hook, heads) = receiver();
+    let begin = Instant::now() + Duration::from_secs(10);
+    let mut due_at = HashMap::new();
+    for i in 0..STEPS {
+        for (n, namespace) in NAMESPACES.into_iter().enumerate() {
+            let (id, due) = (format!("t{i}"), begin + STEP * i);
+            let delay = format!("{}ms", due.duration_since(Instant::now()).as_millis());
+            let mut args = vec!["schedule", namespace, &id, "--in", &delay];
+            if n % 2 == 1 {
+                args.extend(["--url", &hook]);
+            }
+            node.run(&args).ok();
+            due_at.insert((namespace.to_owned(), id), due);
+        }
+    }
+    assert!(Instant::now() < begin, "scheduling took too long for the test");
+    let end = begin + STEP * STEPS + Duration::from_secs(6);
+    let pulled = NAMESPACES.iter().step_by(2).map(|namespace| {
+        let url = &node.url;
+        move || {
+            let (mut seen, mut longest) = (Vec::new(), Duration::ZERO);
+            while Instant::now() < end {
+                let (ids, took) = lease(url, namespace);
+                longest = longest.max(took);
+                let now = Instant::now();
+                seen.extend(ids.into_iter().map(|id| ((namespace.to_string(), id), now)));
+            }
+            (seen, longest)
+        }
+    });
+    let (pulled, pushed) = std::thread::scope(|scope| {
+        let threads: Vec<_> = pulled.map(|pull| scope.spawn(pull)).collect();
+        std::thread::sleep((begin + Duration::from_secs(1)).duration_since(Instant::now()));
+        fault.make(&mut cluster.masters[place]);
+        let mut pushed = Vec::new();
+        while let Ok(head) = heads.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            let value = |name: &str| {
+                let line = head.lines().find_map(|line| line.strip_prefix(name));
+                line.expect("a header").trim().to_owned()
+            };
+            let namespace = value("ce-source:").replace("/namespaces/", "");
+            pushed.push(((namespace, value("ce-subject:")), Instant::now()));
+        }
+        let pulled: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect();
+        (pulled, pushed)
+    });
+    if fault == Fault::Hung {
+        signal(&cluster.masters[place], Signal::CONT);
+    }
+    let longest = pulled.iter().map(|(_, longest)| *longest).max().unwrap_or_default();
+    let pulled = pulled.into_iter().flat_map(|(seen, _)| seen).collect::<Vec<_>>();
+    let late = |seen: Vec<((String, String), Instant)>| {
+        seen.iter().map(|(timer, at)| at.saturating_duration_since(due_at[timer])).collect()
+    };
+    ([late(pulled), late(pushed)], longest)
+}
+
+fn firings_are_late_at_most(fault: Fault, place: usize) {
+    let (late, longest) = lateness_beside(fault, place);
+    for (late, kind) in late.iter().zip(["pull", "webhook"]) {
+        let worst = late.iter().max().copied().unwrap_or_default();
+        eprintln!(
+            "{fault:?}, master {place}: {} of 60 by {kind}, worst {worst:.1?}, longest call {longest:.1?}",
+            late.len()
+        );
+        assert!(late.len() > 30, "two masters of three: {}", late.len());
+        assert!(worst < LATE_MAX, "{worst:?}");
+    }
+    assert!(longest < WAIT + LONGER_MAX, "{longest:?}");
+}
+
+#[test]
+fn nodes_serve_beside_an_empty_master() {
+    nodes_serve_beside(Fault::Empty);
+}
+
+#[test]
+fn shards_are_repaired_in_the_store_without_a_server() {
+    let mut cluster = cluster();
+    let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    schedule(&node, "before");
+    drop(node);
+    let master = &mut cluster.masters[0];
+    master.kill();
+    master.lose_data();
+    master.start_again();
+    cluster.wait_until_whole();
+    let config =
+        file_of(&format!("[store]\nurl = \"{}\"\nallow = [\"no_replicas\"]\n", cluster.url()));
+    let config = text(config.path());
+    // The shards of the first of three masters: by the warnings of a command that needs them.
+    let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    let health = node.json(&["health"]);
+    let warning = health["warnings"][0].as_str().expect("a warning");
+    let shards = warning.split("--shard ").nth(1).expect("shards").trim_end_matches('`').to_owned();
+    drop(node);
+    let repaired = run(&["store", "repair", "--shard", &shards, "--config", config]).ok();
+    assert_eq!(repaired.lines().count(), shards.split(',').count(), "{repaired}");
+    assert!(repaired.lines().all(|line| line.contains("restored")), "{repaired}");
+    let again = run(&["namespace", "repair", "ns0", "--config", config]).ok();
+    assert_eq!(again, "ns0  its record is intact\n");
+    let data = file_of("[store]\ndata = \"/nowhere\"\n");
+    let refused = run(&["store", "repair", "--shard", "0", "--config", text(data.path())]);
+    assert!(refused.refused(2).contains("store.url"));
+    let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    assert_eq!(schedule(&node, "after").len(), 12 * NAMESPACES.len());
+}
+
+#[test]
+fn nodes_serve_beside_a_master_that_is_down() {
+    nodes_serve_beside(Fault::Down);
+}
+
+#[test]
+fn nodes_serve_beside_a_master_that_hangs() {
+    nodes_serve_beside(Fault::Hung);
+}
+
+#[test]
+fn a_master_that_hangs_delays_others_for_two_seconds() {
+    places().for_each(|place| firings_are_late_at_most(Fault::Hung, place));
+}
