@@ -58,6 +58,7 @@ pub(crate) mod rules;
 pub(crate) mod tokens;
 
 pub(crate) use caller::{Caller, Holder};
+pub(crate) use failures::network_of;
 pub(crate) use follow::follow;
 pub(crate) use proof::{Identity, Peer, PeerCertificate};
 pub(crate) use rules::Rule;
@@ -230,6 +231,19 @@ impl Auth {
             }),
         };
         (known, admitted)
+    }
+
+    /// Returns the caller of a request, if the caller has a valid key or needs none. A failed proof is not counted.
+    pub(crate) fn caller_of(
+        &self,
+        headers: &HeaderMap,
+        peer: Peer,
+        now: Timestamp,
+    ) -> Option<Caller> {
+        if !self.is_required() {
+            return Some(Caller::Anyone);
+        }
+        self.authenticate(headers, peer, now).ok()
     }
 
     fn authenticate(

@@ -36,13 +36,11 @@ mod query;
 pub(crate) mod reading;
 mod receivers;
 mod response;
-mod router_switch;
 mod startup;
 mod tenants;
 pub(crate) mod text;
 pub(crate) mod timers;
 mod unread;
-mod write_progress;
 
 pub use app::{App, ImplicitNamespaces, Limits, Parts};
 pub use backup::{BackupLimits, Backups, MakeBackup};
@@ -50,14 +48,12 @@ pub(crate) use edge::{CallKind, ChangesNothing};
 pub use guard::Guard;
 pub use openapi::openapi_json;
 pub use response::PROBLEM_JSON;
-pub(crate) use router_switch::{Connection, ConnectionKind, RouterSwitch, Routers};
 pub(crate) use startup::{
     StartupProgress, StartupState, admin_router as startup_admin_router, router as startup_router,
 };
 
 pub use crate::problem::Problem;
 pub(crate) use crate::problem::refusal_texts;
-pub(crate) use write_progress::WriteProgress;
 
 use axum::{Router, middleware, routing};
 use duly_core::Code;

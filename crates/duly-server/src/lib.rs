@@ -1,7 +1,7 @@
 //! The server: HTTP, gRPC, configuration, telemetry.
 //!
 //! ```text
-//!   config ──► start ──► serve (connections) ──► http (router, handlers) ──► Store · node
+//!   config ──► start ──► serve ──► connection ──► http (router, handlers) ──► Store · node
 //!                                                 grpc (services)
 //!                                                 messages (values of the store as duly-api has them)
 //!                                                 telemetry (metrics, logs)
@@ -21,6 +21,7 @@ mod audit;
 mod auth;
 mod call;
 pub mod config;
+mod connection;
 mod grpc;
 pub mod http;
 mod listen;

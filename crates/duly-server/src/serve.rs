@@ -1,20 +1,22 @@
 //! Accepts connections: HTTP/1.1 and HTTP/2, with or without TLS, on every address, one task each, bounded.
 //!
-//! When all connections are in use, [`Reserve`] still serves health, readiness and metrics. So a busy
-//! server is not taken for a dead one.
+//! Connections without a call make way for new ones ([`crate::connection::Slots`]). When all connections are busy,
+//! [`Reserve`] still serves health, readiness and metrics. So a busy server is not taken for a dead one.
 
 mod timeout_stream;
 mod tls;
 
-use std::{collections::VecDeque, io, pin::pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
+use futures::poll;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use ipnet::IpNet;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::{AbortHandle, JoinHandle},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
@@ -26,11 +28,14 @@ use self::{
     tls::SecureStream,
 };
 use crate::{
-    auth::Peer,
-    http::{Connection, ConnectionKind, RouterSwitch, WriteProgress},
+    auth::{Peer, network_of},
+    connection::{
+        Connection, ConnectionKind, Ending, RouterSwitch, Slot, Slots, WriteProgress,
+        streams::STRANGERS_SHARE,
+    },
+    http::budget::Budget,
     listen::{self, Listener, Stream},
     telemetry::Metrics,
-    tenants::ConnectionSlot,
 };
 
 /// Wait after the system refused a connection (for want of file descriptors, for instance).
@@ -48,10 +53,16 @@ const RESERVE_MAX: usize = 64;
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Settings of the connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct ConnectionSettings {
     /// Connections at once.
     pub(crate) connections_max: usize,
+    /// Connections from one address at once.
+    pub(crate) per_address_max: usize,
+    /// Networks of proxies, whose connections stand for many callers.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Bytes of all requests and responses at once.
+    pub(crate) request_memory_max: usize,
     /// Time for the head of the next request.
     pub(crate) header_timeout: Duration,
     /// Time in which a caller must read some of its response.
@@ -81,7 +92,7 @@ impl Serving {
         let (stop, stopped) = watch::channel(false);
         let mut others = vec![tokio::spawn(keep_up(metrics)).abort_handle()];
         if let Some((listener, switch)) = admin {
-            let settings = ConnectionSettings { connections_max: 0, ..settings };
+            let settings = ConnectionSettings { connections_max: 0, ..settings.clone() };
             // Probes on this machine need no certificate.
             let tls = tls.clone().filter(|_| !listener.address().is_local());
             let accepting = accept(vec![listener], switch, tls, settings, None);
@@ -132,8 +143,9 @@ async fn accept(
     };
     let mut stopped = pin!(stopped);
     let builder = Arc::new(builder(&settings));
-    let slots = Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS)));
-    let mut reserve = Reserve::new(&settings);
+    let slots = Slots::new(settings.connections_max, settings.per_address_max);
+    let strangers = Budget::new(settings.request_memory_max / STRANGERS_SHARE);
+    let mut reserve = Reserve::new(&settings, strangers.clone());
     let (stop_connections, stopped_connections) = watch::channel(false);
     let timeouts =
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
@@ -152,17 +164,22 @@ async fn accept(
                 continue;
             }
         };
-        match Arc::clone(&slots).try_acquire_owned() {
-            Ok(slot) => {
+        let address = listen::peer_of(&stream);
+        let is_proxy = settings.is_proxy(address);
+        let progress = WriteProgress::new(timeouts.write);
+        let limited = address.filter(|_| !is_proxy).map(network_of);
+        match slots.take(limited, &progress) {
+            Some(slot) => {
                 connect(
                     (stream, tls.clone()),
-                    (slot, timeouts),
+                    (slot, progress, timeouts),
+                    (strangers.clone(), is_proxy),
                     &builder,
                     switch.clone(),
                     stopped_connections.clone(),
                 );
             }
-            Err(_) => reserve.connect((stream, tls.clone()), &switch),
+            None => reserve.connect((stream, tls.clone()), &switch),
         }
     }
     drop((listeners, stopped_connections));
@@ -170,6 +187,17 @@ async fn accept(
     // Each connection holds a receiver while it is open.
     if timeout(settings.drain_timeout, stop_connections.closed()).await.is_err() {
         tracing::warn!("drain time-out reached; calls still under way are cut off");
+    }
+}
+
+impl ConnectionSettings {
+    /// Returns `true` for the address of a proxy. With proxies, callers of a Unix socket are proxies too.
+    fn is_proxy(&self, address: Option<IpAddr>) -> bool {
+        let mut networks = self.trusted_proxies.iter();
+        match address.map(|address| address.to_canonical()) {
+            Some(address) => networks.any(|network| network.contains(&address)),
+            None => !self.trusted_proxies.is_empty(),
+        }
     }
 }
 
@@ -202,59 +230,67 @@ async fn secure(stream: Stream, tls: Option<Tls>, time_max: Duration) -> Option<
 
 fn connect(
     (stream, tls): (Stream, Option<Tls>),
-    (slot, timeouts): (OwnedSemaphorePermit, ConnectionTimeouts),
+    (slot, progress, timeouts): (Slot, WriteProgress, ConnectionTimeouts),
+    (strangers, is_proxy): (Budget, bool),
     builder: &Arc<auto::Builder<TokioExecutor>>,
     switch: RouterSwitch,
     mut stopped: watch::Receiver<bool>,
 ) {
     let builder = Arc::clone(builder);
-    let progress = WriteProgress::new(timeouts.write);
     let address = listen::peer_of(&stream);
     tokio::spawn(async move {
+        let ending = slot.ending().clone();
         let stream = tokio::select! {
             stream = secure(stream, tls, timeouts.idle) => stream,
             _ = stopped.wait_for(|stop| *stop) => None,
+            () = ending.requested() => None,
         };
         let Some(stream) = stream else { return };
-        let tenant_slot = ConnectionSlot::default();
         let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
-        let stream = TimeoutStream::new(stream, timeouts);
-        let connection = Connection {
-            progress: progress.clone(),
-            kind: ConnectionKind::Main,
-            peer,
-            slot: tenant_slot.clone(),
-        };
-        let switch = switch.for_connection(connection);
+        let stream = TimeoutStream::new(stream, timeouts, ending.clone());
+        let caller = (ConnectionKind::Main, peer);
+        let record = Connection::new(caller, progress.clone(), Some(slot), (strangers, is_proxy));
+        let tenant_slot = record.tenant_slot.clone();
+        let switch = switch.for_connection(record);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), switch));
         let mut write_timeout = pin!(progress.wait_for_write_timeout());
         let mut from = Instant::now();
         let mut is_stopping = false;
-        loop {
+        let makes_way = loop {
             tokio::select! {
                 biased;
+                // First: a connection that always has something to read must not keep its place.
+                () = ending.requested() => {
+                    tracing::debug!("connection closed: it makes way for another, or has opened too much");
+                    break true;
+                }
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(error, "connection failed");
                     }
-                    break;
+                    break false;
                 }
                 () = write_timeout.as_mut() => {
                     tracing::debug!("connection closed (write timeout): its caller does not read");
-                    break;
+                    break false;
                 }
                 _ = stopped.wait_for(|stop| *stop), if !is_stopping => {}
                 () = tenant_slot.refused(), if !is_stopping => {}
                 // During a stop, a connection that stays open without a call is closed.
                 () = progress.wait_for_idle_timeout(timeouts.idle, from) => if is_stopping {
                     tracing::debug!("connection closed: its graceful shutdown timed out");
-                    break;
+                    break false;
                 },
             }
             (is_stopping, from) = (true, Instant::now());
             connection.as_mut().graceful_shutdown();
+        };
+        if makes_way {
+            connection.as_mut().graceful_shutdown();
+            // Tells the caller, if the socket takes that at once.
+            let _last_bytes = poll!(connection.as_mut());
         }
-        drop((slot, stopped));
+        drop(stopped);
     });
 }
 
@@ -278,13 +314,14 @@ struct Reserve {
     kind: ConnectionKind,
     builder: http1::Builder,
     timeouts: ConnectionTimeouts,
+    strangers: Budget,
     /// Running connections, oldest first.
     connections: VecDeque<AbortHandle>,
 }
 
 impl Reserve {
     /// Creates the reserve. With `connections_max` 0 every connection belongs to it.
-    fn new(settings: &ConnectionSettings) -> Self {
+    fn new(settings: &ConnectionSettings, strangers: Budget) -> Self {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -300,7 +337,7 @@ impl Reserve {
         } else {
             ConnectionKind::Reserve
         };
-        Self { kind, builder, timeouts, connections: VecDeque::new() }
+        Self { kind, builder, timeouts, strangers, connections: VecDeque::new() }
     }
 
     /// Serves a connection; closes the oldest if there are too many.
@@ -314,13 +351,14 @@ impl Reserve {
         let (builder, timeouts) = (self.builder.clone(), self.timeouts);
         let progress = WriteProgress::new(timeouts.write);
         let (address, kind, switch) = (listen::peer_of(&stream), self.kind, switch.clone());
+        let strangers = self.strangers.clone();
         let serving = async move {
-            let tls = tls.map(Tls::without_http2);
+            let tls = tls.map(Tls::for_probes);
             let Some(stream) = secure(stream, tls, timeouts.idle).await else { return };
             let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
-            let slot = ConnectionSlot::default();
-            let switch = switch.for_connection(Connection { progress, kind, peer, slot });
-            let stream = TimeoutStream::new(stream, timeouts);
+            let record = Connection::new((kind, peer), progress, None, (strangers, false));
+            let switch = switch.for_connection(record);
+            let stream = TimeoutStream::new(stream, timeouts, Ending::default());
             let connection = builder.serve_connection(TokioIo::new(stream), switch);
             // A connection that lasts longer is cut off; the next probe opens its own.
             timeout(RESERVE_TIME_MAX, connection).await.ok();

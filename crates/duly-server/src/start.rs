@@ -43,10 +43,11 @@ use crate::{
     audit::Audit,
     auth::{self, Auth},
     config::{Config, files, key},
+    connection::{RouterSwitch, Routers},
     grpc,
     http::{
-        App, ImplicitNamespaces, Parts, RouterSwitch, Routers, StartupProgress, StartupState,
-        admin_router, router, startup_admin_router, startup_router,
+        App, ImplicitNamespaces, Parts, StartupProgress, StartupState, admin_router, router,
+        startup_admin_router, startup_router,
     },
     listen::{Address, Listener},
     scheduled_backups,
@@ -180,10 +181,10 @@ async fn start_on(
             || config.store.url.is_none() && access_file::exists(&config.store.data),
     };
     let startup_routers =
-        Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()));
+        Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()), None);
     let switch = RouterSwitch::new(startup_routers);
     // The admin listener does not accept HTTP/2, so its gRPC router is never called.
-    let probes = |http: Router| Routers::new(http.clone(), http);
+    let probes = |http: Router| Routers::new(http.clone(), http, None);
     let admin_startup = StartupState { is_guarded: auth.guards_admin(), ..startup };
     let admin_switch = RouterSwitch::new(probes(startup_admin_router(admin_startup)));
     let admin = admin.map(|admin| (admin, admin_switch.clone()));
@@ -243,7 +244,7 @@ async fn start_on(
     app.warn_of_tenants();
     let tasks = start_tasks(&config, &app, sink);
     admin_switch.open(probes(admin_router(app.clone())));
-    switch.open(Routers::new(router(app.clone()), grpc::router(app.clone())));
+    switch.open(Routers::new(router(app.clone()), grpc::router(app.clone()), Some(app.clone())));
     Ok(Running { serving, app, store, report, traces, _tasks: tasks })
 }
 

@@ -82,7 +82,7 @@ impl ByAddress {
 }
 
 /// Returns the address that counts: of IPv6 the first 64 bits, which one caller has.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))

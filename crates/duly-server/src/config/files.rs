@@ -10,7 +10,7 @@ use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
 use duly_tls::files;
 
-use super::{Config, Layers, Tls, keys::key};
+use super::{AuthMode, Config, Layers, Tls, keys::key};
 use crate::auth::tokens;
 use crate::serve::TlsOptions;
 
@@ -94,6 +94,7 @@ pub(crate) fn server_tls(config: &Config) -> Option<TlsOptions> {
         certificate: certificate_file.as_deref()?.to_owned(),
         key: key_file.as_deref()?.to_owned(),
         client_ca: client_ca_file.as_deref().map(Path::to_owned),
+        requires_certificate: config.auth.mode.iter().all(|mode| *mode == AuthMode::Mtls),
         min_version: *min_version,
         reload: reload.to_std(),
     })

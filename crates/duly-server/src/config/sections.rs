@@ -64,15 +64,21 @@ pub struct Server {
     /// 256 MiB.
     #[schemars(extend("absent" = "auto"))]
     pub request_memory_max: Option<Bytes<MIB, TIB>>,
-    /// Connections at once; further ones get 503 and are closed. Each can hold 64 KiB for the head
-    /// of a request: if an eighth of the memory that the process may take has no space for 20,000
-    /// heads (below 10 GiB), the default is the number that fits (1,024 for 512 MiB). Each
-    /// connection needs an open file (`ulimit -n`). The store and attempts get theirs first: if the
-    /// limit leaves fewer, the server takes fewer connections, at least a quarter of the limit, and
-    /// logs it at the start. Lease calls that wait leave a quarter free
-    /// (`delivery.pull_waiters_max`).
+    /// Connections at once. When all are in use, a new one gets the place of the oldest that has not
+    /// shown a valid key, or else of one without a call under way; if every connection has a call, it
+    /// gets 503 and is closed. Each can hold 64 KiB for the head of a request: if an eighth of the memory
+    /// that the process may take has no space for 20,000 heads (below 10 GiB), the default is the
+    /// number that fits (1,024 for 512 MiB). Each connection needs an open file (`ulimit -n`). The
+    /// store and attempts get theirs first: if the limit leaves fewer, the server takes fewer
+    /// connections, at least a quarter of the limit, and logs it at the start. Lease calls that wait
+    /// leave a quarter free (`delivery.pull_waiters_max`).
     #[schemars(extend("unit" = "connections"))]
     pub connections_max: Integer<1, 1_000_000, 20_000>,
+    /// Connections from one address at once, of IPv6 from one network of 64 bits; past it one of them
+    /// makes way, as for `server.connections_max`. It does not hold for `server.trusted_proxies` and Unix
+    /// sockets. `auto` is seven eighths of `server.connections_max`.
+    #[schemars(extend("unit" = "connections", "absent" = "auto"))]
+    pub connections_per_address_max: Option<Integer<1, 1_000_000>>,
     /// Time for a call, with the body of its request and without the `wait` of a lease call; of a
     /// stream of lines, time until more of it must come. A connection whose caller reads nothing
     /// of its response for this time is closed.

@@ -24,10 +24,8 @@ use crate::{
     audit::{AuditedCall, CallFacts},
     auth::{Caller, Peer, Rule, rules},
     call::{self, SharedNotes},
-    http::{
-        App, CallKind, ChangesNothing, Connection, Problem, WriteProgress,
-        body::check_content_encoding, budget::Budget,
-    },
+    connection::Connection,
+    http::{App, CallKind, ChangesNothing, Problem, body::check_content_encoding, budget::Budget},
     telemetry::UNMATCHED,
     tenants::ConnectionSlot,
 };
@@ -42,18 +40,22 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let started = Instant::now();
     let method = methods::find(request.uri().path());
     let connection = request.extensions_mut().remove::<Connection>();
-    let (progress, peer, slot) = match connection {
-        Some(Connection { progress, peer, slot, .. }) => (Some(progress), peer, slot),
-        None => (None, Peer::default(), ConnectionSlot::default()),
+    let (peer, slot) = match &connection {
+        Some(it) => (it.peer.clone(), it.tenant_slot.clone()),
+        None => (Peer::default(), ConnectionSlot::default()),
     };
     let peer = app.guard.behind_proxies(peer, request.headers());
     let address = peer.address;
-    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
     let (caller, admitted) = match app.guard.check(request.uri(), request.headers()) {
         Ok(()) => app.auth.admit(rule, request.headers(), peer, app.now()),
         Err(problem) => (None, Err(problem)),
     };
+    if let (Some(connection), Some(known)) =
+        (&connection, caller.as_ref().or(admitted.as_ref().ok()))
+    {
+        connection.note_caller(known);
+    }
     let within = caller.as_ref().map_or(Ok(()), |it| app.check_tenant(rule, it, &slot));
     // A tenant that calls too often gets no lines in the audit log for that.
     let recorded = if within.is_ok() { rule } else { Rule::Open };
@@ -106,10 +108,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     if let Some(audited) = audited {
         audited.end(http_status(status));
     }
-    match progress.zip(call_guard) {
-        Some((progress, call)) => progress.watch(response, call),
-        None => response,
-    }
+    response
 }
 
 /// Returns the problem of an unknown path.

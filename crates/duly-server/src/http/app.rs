@@ -10,13 +10,14 @@ use duly_core::{
 };
 use duly_sink::http::AddressPolicy;
 use duly_store::Store;
+use http::HeaderMap;
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
 use super::{Backups, Problem, budget::Budget, guard::Guard};
 use crate::{
     audit::Audit,
-    auth::{Auth, Caller, Rule},
+    auth::{Auth, Caller, Peer, Rule},
     call,
     telemetry::{Metrics, Routes},
     tenants::ConnectionSlot,
@@ -182,6 +183,12 @@ impl App {
     pub(crate) fn budget_of(&self, caller: &Caller) -> Budget {
         let part = caller.tenant().and_then(|tenant| tenant.budget(&self.0.budget));
         part.unwrap_or_else(|| self.0.budget.clone())
+    }
+
+    /// Returns the caller of a request, if the caller has a valid key or needs none.
+    pub(crate) fn caller_of(&self, peer: &Peer, headers: &HeaderMap) -> Option<Caller> {
+        let peer = self.guard.behind_proxies(peer.clone(), headers);
+        self.auth.caller_of(headers, peer, self.now())
     }
 
     /// Admits a call on a connection within the limits of the caller's tenant. Probes are always admitted, and

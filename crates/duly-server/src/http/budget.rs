@@ -137,6 +137,14 @@ impl Budget {
         Ok(reservation)
     }
 
+    /// Reserves the bytes of a stream and of its head, if there is capacity for a body of the size of the head.
+    pub(crate) fn reserve_stream(&self, bytes: usize, head_bytes: usize) -> Option<Reservation> {
+        let mut reservation = self.empty_reservation();
+        let capacity = |budget: &Self| budget.capacity_for(head_bytes);
+        reservation.grow_within(bytes.saturating_add(head_bytes), &capacity).ok()?;
+        Some(reservation)
+    }
+
     /// Reserves bytes for memory that is in use already and cannot be refused.
     pub(crate) fn reserve_unchecked(&self, bytes: usize) -> Reservation {
         self.take_unchecked(bytes);

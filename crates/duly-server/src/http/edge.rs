@@ -22,7 +22,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    App, Problem, WriteProgress, backup,
+    App, Problem, backup,
     body::check_content_encoding,
     budget::{self, Budget, IsCounted},
     bulk,
@@ -31,7 +31,6 @@ use super::{
     openapi::RouteDescription,
     pull,
     query::Query,
-    router_switch::{Connection, ConnectionKind},
     unread,
 };
 use duly_api::lease::LEASE_WAIT_MAX;
@@ -40,6 +39,7 @@ use crate::{
     audit::{AuditedCall, CallFacts},
     auth::{Caller, Peer, Rule, rules},
     call::{self, SharedNotes},
+    connection::{Connection, ConnectionKind},
     telemetry::UNMATCHED,
     tenants::ConnectionSlot,
 };
@@ -55,13 +55,12 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let cors = Cors::of(&app.guard, request.headers());
     let preflight = cors.preflight(route, request.method(), request.headers());
     let connection = request.extensions_mut().remove::<Connection>();
-    let (progress, kind, peer, slot) = match connection {
-        Some(Connection { progress, kind, peer, slot }) => (Some(progress), kind, peer, slot),
-        None => (None, ConnectionKind::Main, Peer::default(), ConnectionSlot::default()),
+    let (kind, peer, slot) = match &connection {
+        Some(it) => (it.kind, it.peer.clone(), it.tenant_slot.clone()),
+        None => (ConnectionKind::Main, Peer::default(), ConnectionSlot::default()),
     };
     let peer = app.guard.behind_proxies(peer, request.headers());
     let address = peer.address;
-    let call_guard = progress.as_ref().map(WriteProgress::begin_call);
     let checked_origin = app.guard.check_request(&request);
     // A preflight request has no key.
     let preflight = preflight.filter(|_| checked_origin.is_ok());
@@ -69,6 +68,11 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Ok(()) => admit(&app, route, (kind, peer), &request),
         Err(problem) => (None, Err(problem)),
     };
+    if let (Some(connection), Some(known)) =
+        (&connection, caller.as_ref().or(admitted.as_ref().ok()))
+    {
+        connection.note_caller(known);
+    }
     let method = request.method().clone();
     let rule = rule_of(&method, route);
     let within = caller.as_ref().map_or(Ok(()), |it| app.check_tenant(rule, it, &slot));
@@ -90,10 +94,8 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         Err(problem) => (None, Some(problem)),
     };
     let admitted = admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err));
-    let budget = match &admitted {
-        Ok(caller) => app.budget_of(caller),
-        Err(_) => app.budget_of(&Caller::Unidentified),
-    };
+    let budget = app.budget_of(caller.as_ref().unwrap_or(&Caller::Unidentified));
+    let is_stranger = caller.is_none() && admitted.is_err();
     let checked = admitted.and_then(|caller| {
         check_content_encoding(request.headers())?;
         check_query(route, request.method(), request.uri())?;
@@ -127,17 +129,19 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             problem.into_response()
         }
     };
-    let mut response = counted(&app, &budget, response, kind).await;
+    // The short response to a stranger is part of the stream or connection that it is written to: strangers use
+    // nothing of the request memory.
+    let mut response = match is_stranger {
+        true => response,
+        false => counted(&app, &budget, response, kind).await,
+    };
     cors.write_to(&mut response);
     unread.settle(&mut response).await;
     app.routes().record(route, response.status(), started.elapsed());
     if let Some(audited) = audited {
         audited.end(response.status());
     }
-    match progress.zip(call_guard) {
-        Some((progress, call)) => progress.watch(response, call),
-        None => response,
-    }
+    response
 }
 
 /// The kind of call that a response belongs to.

@@ -3,12 +3,14 @@
 //! 1. **The caller sends nothing.** The library knows the protocol of a connection after at most the 24
 //!    bytes of the HTTP/2 preface. Until then none of its timers runs: a caller that sends nothing, or
 //!    sends its first bytes slowly, would hold its connection. `preface_deadline` bounds this time.
-//!    Afterwards HTTP/1.1 has its timeout for a head; [`crate::http::WriteProgress`] closes idle HTTP/2
+//!    Afterwards HTTP/1.1 has its timeout for a head; [`crate::connection::WriteProgress`] closes idle HTTP/2
 //!    connections.
 //! 2. **The caller does not read its response.** Such a caller holds the memory of its response. Each
 //!    byte that it reads restarts the timeout. This watches the socket alone.
-//!    [`crate::http::WriteProgress`] handles responses that wait for an HTTP/2 window, and callers that
+//!    [`crate::connection::WriteProgress`] handles responses that wait for an HTTP/2 window, and callers that
 //!    read too slowly in the long run.
+//! 3. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
+//!    and its present read ends with the frame that was one too many ([`FrameMeter`]).
 
 use std::{
     io::{self, IoSlice},
@@ -21,6 +23,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
 };
+
+use crate::connection::{Ending, FrameMeter};
 
 /// Bytes after which the library knows the protocol.
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
@@ -41,18 +45,22 @@ pub(super) struct TimeoutStream<I> {
     /// Bytes missing until the protocol is known, with their deadline.
     preface_deadline: Option<(usize, Pin<Box<Sleep>>)>,
     write_timeout: Duration,
+    frames: FrameMeter,
+    ending: Ending,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> TimeoutStream<I> {
-    /// Wraps `inner`.
-    pub(super) fn new(inner: I, timeouts: ConnectionTimeouts) -> Self {
+    /// Wraps `inner`, which reads nothing any more when it is to end.
+    pub(super) fn new(inner: I, timeouts: ConnectionTimeouts, ending: Ending) -> Self {
         let deadline = Box::pin(sleep(timeouts.idle));
         Self {
             inner,
             preface_deadline: Some((PREFACE_BYTES, deadline)),
             write_timeout: timeouts.write,
+            frames: FrameMeter::new(),
+            ending,
             stalled: None,
         }
     }
@@ -85,8 +93,17 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.ending.stops_reading() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        if this.frames.count_read(&buffer.filled()[before..]).is_err() {
+            tracing::debug!("connection closed: too many HTTP/2 frames without a request");
+            buffer.set_filled(before);
+            this.ending.request_at_once();
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let Some((left, deadline)) = &mut this.preface_deadline else {
             return polled;
         };
@@ -107,6 +124,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        if let Poll::Ready(Ok(written)) = polled {
+            self.frames.count_written(&bytes[..written]);
+        }
         self.poll_stall(context, polled)
     }
 
@@ -116,6 +136,13 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<I> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, parts);
+        if let Poll::Ready(Ok(mut written)) = polled {
+            for part in parts {
+                let count = part.len().min(written);
+                self.frames.count_written(&part[..count]);
+                written -= count;
+            }
+        }
         self.poll_stall(context, polled)
     }
 
@@ -148,7 +175,8 @@ mod tests {
             far.write_all(sent.as_bytes()).await.unwrap();
             let began = Instant::now();
             let mut text = Vec::new();
-            let ended = TimeoutStream::new(near, TIMEOUTS).read_to_end(&mut text).await;
+            let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
+            let ended = stream.read_to_end(&mut text).await;
             assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{sent}");
             assert_eq!((text.as_slice(), began.elapsed().as_secs()), (sent.as_bytes(), 10));
         }
@@ -158,7 +186,7 @@ mod tests {
     async fn peers_may_idle_after_the_preface() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
-        let mut stream = TimeoutStream::new(near, TIMEOUTS);
+        let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
         let mut text = [0; PREFACE_BYTES];
         stream.read_exact(&mut text).await.unwrap();
         tokio::spawn(async move {
@@ -171,7 +199,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_peer_that_reads_nothing_is_closed() {
         let (near, mut far) = duplex(10);
-        let mut stream = TimeoutStream::new(near, TIMEOUTS);
+        let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
         let reading = tokio::spawn(async move {
             for _ in 0..10 {
                 sleep(Duration::from_secs(29)).await;

@@ -1,7 +1,9 @@
 //! TLS of connections, with files that are read again when they change.
 //!
 //! 1. Files that cannot be used, at a reload, leave the present certificate and authorities in use.
-//! 2. A connection keeps the certificates of its handshake. Those of callers end at their end all the same
+//! 2. Where certificates are the only proof, a handshake without one fails: a stranger gets no further. Connections
+//!    that serve probes alone (`server.admin_listen`, and the reserve) need none.
+//! 3. A connection keeps the certificates of its handshake. Those of callers end at their end all the same
 //!    (`auth.rs`).
 
 use std::{
@@ -54,6 +56,8 @@ pub(crate) struct TlsOptions {
     pub(crate) key: PathBuf,
     /// Authorities of the callers' certificates, in PEM; without it callers have none.
     pub(crate) client_ca: Option<PathBuf>,
+    /// `true`: a caller without a certificate has no other proof, so its handshake fails.
+    pub(crate) requires_certificate: bool,
     /// Oldest version that callers may use.
     pub(crate) min_version: TlsVersion,
     /// Interval at which the files are read again.
@@ -91,7 +95,14 @@ impl TlsOptions {
     }
 
     /// Returns the settings of connections with these files.
-    fn config(&self, files: &TlsFiles) -> Arc<ServerConfig> {
+    fn configs(&self, files: &TlsFiles) -> TlsConfigs {
+        let all = self.config(files, self.requires_certificate);
+        let mut probes = self.config(files, false);
+        probes.alpn_protocols = vec![HTTP1.to_vec()];
+        TlsConfigs { all: Arc::new(all), probes: Arc::new(probes) }
+    }
+
+    fn config(&self, files: &TlsFiles, requires_certificate: bool) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let versions = match self.min_version {
             TlsVersion::V1_2 => &[&TLS13, &TLS12][..],
@@ -102,15 +113,15 @@ impl TlsOptions {
             Some(authorities) => {
                 let mut roots = RootCertStore::empty();
                 roots.add_parsable_certificates(authorities.clone());
-                // A caller without a certificate may have a key.
-                let verifier = WebPkiClientVerifier::builder_with_provider(
+                let builder = WebPkiClientVerifier::builder_with_provider(
                     roots.into(),
                     Arc::clone(&provider),
-                )
-                .allow_unauthenticated()
-                .build()
-                .expect("there is an authority");
-                client_verifier(verifier)
+                );
+                let builder = match requires_certificate {
+                    true => builder,
+                    false => builder.allow_unauthenticated(),
+                };
+                client_verifier(builder.build().expect("there is an authority"))
             }
         };
         let own = SingleCertAndKey::from(files.own.clone());
@@ -120,8 +131,16 @@ impl TlsOptions {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(own));
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Arc::new(config)
+        config
     }
+}
+
+/// The settings of connections.
+#[derive(Debug)]
+struct TlsConfigs {
+    all: Arc<ServerConfig>,
+    /// Of connections that serve probes alone, over HTTP/1.1.
+    probes: Arc<ServerConfig>,
 }
 
 /// What the files of TLS hold.
@@ -147,7 +166,9 @@ pub(crate) struct TlsFileError {
 /// The TLS of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
-    config: Arc<RwLock<Arc<ServerConfig>>>,
+    configs: Arc<RwLock<TlsConfigs>>,
+    /// `true`: connections serve probes alone.
+    is_for_probes: bool,
     /// The files in use.
     files: Arc<RwLock<TlsFiles>>,
     options: TlsOptions,
@@ -161,23 +182,25 @@ impl Tls {
     pub(crate) fn new(options: TlsOptions) -> Result<Self, TlsFileError> {
         let files = options.read()?;
         report_expiry(&files.own);
-        let config = Arc::new(RwLock::new(options.config(&files)));
-        Ok(Self { config, files: Arc::new(RwLock::new(files)), options })
+        let configs = Arc::new(RwLock::new(options.configs(&files)));
+        let files = Arc::new(RwLock::new(files));
+        Ok(Self { configs, is_for_probes: false, files, options })
     }
 
-    /// Offers HTTP/1.1 alone, for connections that serve nothing else.
-    pub(super) fn without_http2(self) -> Self {
-        let mut config = ServerConfig::clone(&self.config.read());
-        config.alpn_protocols = vec![HTTP1.to_vec()];
-        Self { config: Arc::new(RwLock::new(Arc::new(config))), ..self }
+    /// Offers HTTP/1.1 alone, and asks for no certificate, for connections that serve probes alone.
+    pub(super) fn for_probes(self) -> Self {
+        Self { is_for_probes: true, ..self }
     }
 
     /// Shakes hands on an accepted connection. On a Unix socket there is no TLS.
     pub(super) async fn accept(&self, stream: Stream) -> io::Result<SecureStream> {
         match stream {
             Either::Left(stream) => {
-                let accepting = TlsAcceptor::from(Arc::clone(&self.config.read())).accept(stream);
-                Ok(Either::Right(Box::new(accepting.await?)))
+                let config = {
+                    let configs = self.configs.read();
+                    Arc::clone(if self.is_for_probes { &configs.probes } else { &configs.all })
+                };
+                Ok(Either::Right(Box::new(TlsAcceptor::from(config).accept(stream).await?)))
             }
             unix @ Either::Right(_) => Ok(Either::Left(unix)),
         }
@@ -200,7 +223,7 @@ impl Tls {
                     let is_new = read.own.cert != present.own.cert;
                     if is_new || read.authorities != present.authorities {
                         report_expiry(&read.own);
-                        *self.config.write() = self.options.config(&read);
+                        *self.configs.write() = self.options.configs(&read);
                         *present = read;
                         tracing::info!("TLS certificate reloaded");
                     }

@@ -62,10 +62,21 @@ pub(super) fn namespace_defaults(config: &Config) -> Settings {
 pub(super) fn connections(config: &Config) -> ConnectionSettings {
     ConnectionSettings {
         connections_max: config.server.connections_max.as_usize(),
+        per_address_max: config.server.connections_per_address_max.map_or_else(
+            || per_address_within(config.server.connections_max.as_usize()),
+            Integer::as_usize,
+        ),
+        trusted_proxies: config.server.trusted_proxies.iter().map(|network| network.0).collect(),
+        request_memory_max: or_eighth(config.server.request_memory_max),
         header_timeout: config.server.header_timeout.to_std(),
         write_timeout: config.server.request_timeout.to_std(),
         drain_timeout: config.drain.timeout.to_std(),
     }
+}
+
+/// Returns the default of `server.connections_per_address_max`: an eighth of the connections is left to others.
+const fn per_address_within(connections: usize) -> usize {
+    connections - connections / 8
 }
 
 /// Returns the bounds of the HTTP interface.

@@ -1,5 +1,6 @@
 //! A server on a port, and hostile clients: silent, slow, many, or gone.
 
+mod frames;
 mod idle;
 mod memory;
 mod probes;
@@ -84,6 +85,18 @@ fn post(address: SocketAddr, path: &str, body: &str) -> http::Request<Full<Bytes
         .header("content-type", "application/json")
         .body(Full::from(body.to_owned()))
         .unwrap()
+}
+
+/// Returns a connection with a call under way, whose body does not come.
+async fn busy(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let words = head(address, "POST /v1/namespaces/a/timers", 10);
+    let words = words.replace("connection: close", "expect: 100-continue");
+    stream.write_all(words.as_bytes()).await.unwrap();
+    let mut begun = [0; 25];
+    timeout(PATIENCE, stream.read_exact(&mut begun)).await.unwrap().unwrap();
+    assert_eq!(begun, *b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream
 }
 
 /// Waits until this number of lease calls wait.

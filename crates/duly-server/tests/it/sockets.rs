@@ -56,16 +56,28 @@ async fn starts_serves_and_stops() {
     let answer = exchange(&mut stream, &request).await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
 
-    // Two silent connections fill the server; a third gets 503, unless it asks for health.
-    let first = TcpStream::connect(address).await.unwrap();
-    let second = TcpStream::connect(address).await.unwrap();
+    // Two silent connections make way for a third.
+    let mut silent = [None, None];
+    for stream in &mut silent {
+        *stream = Some(TcpStream::connect(address).await.unwrap());
+    }
+    let answer = exchange(&mut TcpStream::connect(address).await.unwrap(), &request).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // Two with a call fill the server; a third gets 503, unless it asks for health.
+    let unfinished = request.replace("connection: close", "expect: 100-continue");
+    let mut busy = [None, None];
+    for stream in &mut busy {
+        let stream = stream.insert(TcpStream::connect(address).await.unwrap());
+        stream.write_all(unfinished.strip_suffix(body).unwrap().as_bytes()).await.unwrap();
+        stream.read_exact(&mut [0; 25]).await.unwrap();
+    }
     let mut third = TcpStream::connect(address).await.unwrap();
     let answer = exchange(&mut third, &request).await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.contains("server.connections_max"), "{answer}");
     let (head, _) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.lines().any(|line| line == "retry-after: 1"), "{head}");
-    drop((first, second));
+    drop((silent, busy));
 
     let taken = start(config(&directory.path().join("other"), &address.to_string())).await;
     match taken {

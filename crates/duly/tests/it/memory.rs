@@ -8,6 +8,7 @@
 //! `DULY_BIN` names another binary. With `--nocapture` the test prints the largest resident memory under
 //! each attack.
 
+mod floods;
 mod http2;
 
 use std::{
@@ -16,6 +17,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -39,7 +41,9 @@ struct Group(PathBuf);
 impl Group {
     /// Returns a control group with the limit of the test, or the reason why it cannot be created.
     fn new() -> Result<Self, String> {
-        let name = format!("duly-memory-{}", std::process::id());
+        static GROUPS: AtomicU32 = AtomicU32::new(0);
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("duly-memory-{}-{number}", std::process::id());
         let limit = LIMIT_BYTES.to_string();
         let mut why = String::new();
         for (root, files) in [
@@ -88,6 +92,17 @@ struct Limited {
 
 impl Limited {
     fn start(group: Group) -> Self {
+        let limited = Self::start_with(group, &[]);
+        let until = Instant::now() + Duration::from_secs(30);
+        while limited.call("GET", "/readyz", "").is_none_or(|status| status != 200) {
+            assert!(Instant::now() < until, "the server does not start");
+            std::thread::yield_now();
+        }
+        limited
+    }
+
+    /// Starts a server with settings, without waiting for it.
+    fn start_with(group: Group, settings: &[(&str, &str)]) -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -103,16 +118,11 @@ impl Limited {
             .args(["-c", &script])
             .env("DULY_LOG__LEVEL", "error")
             .envs(WITHOUT_RESERVE)
+            .envs(settings.iter().copied())
             .stdout(Stdio::null())
             .spawn()
             .expect("sh starts");
-        let limited = Self { child, address, _directory: directory, _group: group };
-        let until = Instant::now() + Duration::from_secs(30);
-        while limited.call("GET", "/readyz", "").is_none_or(|status| status != 200) {
-            assert!(Instant::now() < until, "the server does not start");
-            std::thread::yield_now();
-        }
-        limited
+        Self { child, address, _directory: directory, _group: group }
     }
 
     fn head(&self, method: &str, path: &str, bytes: usize) -> String {

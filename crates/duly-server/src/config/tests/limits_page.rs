@@ -14,7 +14,10 @@ use duly_store::{forecast, query};
 use serde_json::json;
 
 use super::*;
-use crate::config::{keys::Key, numbers::bytes_text};
+use crate::{
+    config::{keys::Key, numbers::bytes_text},
+    connection::streams,
+};
 use duly_api::{
     self as api, Limits, NamespaceSettings,
     namespace::{IN_FLIGHT_MAX, PER_SECOND_MAX},
@@ -257,6 +260,9 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         // The default of hyper, which reads the requests.
         fixed("headers of a request", most(100)),
         fixed("calls under way of a connection", most(crate::serve::STREAMS_MAX.into())),
+        fixed("calls under way without a key", most(streams::STREAMS_WITHOUT_KEY_MAX.into())),
+        fixed("refused calls without a key", most(streams::REFUSED_MAX.into())),
+        fixed("frames without a request", most(u64::from(crate::connection::FRAMES_MAX))),
         fixed("streams of consumers", most(crate::grpc::CONSUMERS_MAX as u64)),
     ];
     rows.into_iter().map(|(name, default, allowed)| (name.to_owned(), (default, allowed))).collect()

@@ -61,7 +61,7 @@ async fn p10_closed_http_2_windows_time_out_and_release_memory() {
         [("DULY_SERVER__REQUEST_TIMEOUT", "2s"), ("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
-    let text = "x".repeat(250_000);
+    let text = "x".repeat(240_000);
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{text}"}}"#);
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", &body).await.0, 201);
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -126,7 +126,7 @@ async fn p10_large_responses_leave_memory_for_small_calls() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[("DULY_SERVER__REQUEST_MEMORY_MAX", "2MiB")]).await;
     let address = running.addr();
-    let text = "x".repeat(250_000);
+    let text = "x".repeat(240_000);
     let body = format!(r#"{{"id":"t","delay":"1h","payload_text":"{text}"}}"#);
     assert_eq!(call(address, "POST /v1/namespaces/a/timers", &body).await.0, 201);
     for (path, method) in [("/fire", "POST"), ("", "PATCH")] {

@@ -19,7 +19,7 @@ async fn p10_probes_respond_when_all_connections_are_in_use() {
     let address = running.addr();
     let mut held = Vec::new();
     for _ in 0..2 {
-        held.push(TcpStream::connect(address).await.unwrap());
+        held.push(busy(address).await);
     }
     // Then the connections for probes, several times over.
     for _ in 0..200 {

@@ -10,9 +10,12 @@ use std::{
 /// Requests per connection: the most that a server accepts at once.
 const STREAMS: u32 = 250;
 
+/// Begins a connection, with SETTINGS_INITIAL_WINDOW_SIZE 0: no byte of a body may be sent.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x06\x04\x00\x00\x00\x00\x00\
+    \x00\x04\x00\x00\x00\x00";
+
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -46,15 +49,30 @@ pub(super) fn unread_grpc(
     (0..connections).filter_map(|_| connection(address, &request)).collect()
 }
 
+/// Returns the bytes of a connection that opens streams and sends no body.
+pub(super) fn opening(
+    (method, path): (&str, &str),
+    fields: &[(&str, &str)],
+    streams: u32,
+    address: SocketAddr,
+) -> Vec<u8> {
+    let mut fields_of_all = head(method, path, address);
+    fields.iter().for_each(|(name, value)| field(&mut fields_of_all, name, value));
+    let ends = if method == "POST" { 0 } else { END_STREAM };
+    let mut text = PREFACE.to_vec();
+    for i in 0..streams {
+        frame(&mut text, HEADERS, ends | END_HEADERS, 2 * i + 1, &fields_of_all);
+    }
+    text
+}
+
 fn connection(
     address: SocketAddr,
     request: &dyn Fn(usize, u32, &mut Vec<u8>),
 ) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_write_timeout(Some(Duration::from_millis(300))).ok()?;
-    let mut text = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    // SETTINGS_INITIAL_WINDOW_SIZE 0: no byte of a response may be sent.
-    frame(&mut text, SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let mut text = PREFACE.to_vec();
     for i in 0..STREAMS {
         request(i as usize, 2 * i + 1, &mut text);
     }
@@ -83,7 +101,24 @@ fn head(method: &str, path: &str, address: SocketAddr) -> Vec<u8> {
 fn field(fields: &mut Vec<u8>, name: &str, value: &str) {
     fields.push(0);
     for text in [name, value] {
-        fields.push(u8::try_from(text.len()).expect("a short text"));
+        integer(fields, text.len());
         fields.extend_from_slice(text.as_bytes());
     }
+}
+
+/// Writes an integer with a prefix of seven bits (RFC 7541, 5.1).
+fn integer(fields: &mut Vec<u8>, value: usize) {
+    const PREFIX: usize = 127;
+    let low = |value: usize| u8::try_from(value & PREFIX).expect("seven bits");
+    if value < PREFIX {
+        fields.push(low(value));
+        return;
+    }
+    fields.push(low(PREFIX));
+    let mut rest = value - PREFIX;
+    while rest > PREFIX {
+        fields.push(low(rest) | 0x80);
+        rest >>= 7;
+    }
+    fields.push(low(rest));
 }

@@ -10,25 +10,15 @@ use std::{
 
 use axum::{Router, extract::Request, response::Response};
 use duly_core::Code;
+use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Version, header::CONTENT_TYPE};
 use hyper::{body::Incoming, service::Service};
-use hyper_util::service::{TowerToHyperService, TowerToHyperServiceFuture};
+use hyper_util::service::TowerToHyperService;
 
-use super::{PROBES, Problem, WriteProgress};
-use crate::{auth::Peer, tenants::ConnectionSlot};
+use super::{Connection, ConnectionKind, streams};
+use crate::http::{App, PROBES, Problem};
 
 type RouterService = TowerToHyperService<Router>;
-
-/// The paths that a connection may call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConnectionKind {
-    /// Every path.
-    Main,
-    /// Health, readiness and metrics: every other connection of the listener is in use.
-    Reserve,
-    /// The paths of `server.admin_listen`.
-    Admin,
-}
 
 /// The routers behind one port.
 #[derive(Debug, Clone)]
@@ -37,32 +27,21 @@ pub(crate) struct Routers {
     http: RouterService,
     /// The router of gRPC requests.
     grpc: RouterService,
+    /// The state behind them, once the store is open.
+    app: Option<App>,
 }
 
 impl Routers {
-    /// Creates the routers.
-    pub(crate) fn new(http: Router, grpc: Router) -> Self {
+    /// Creates the routers. Without `app` no key can be looked at.
+    pub(crate) fn new(http: Router, grpc: Router, app: Option<App>) -> Self {
         let [http, grpc] = [http, grpc].map(TowerToHyperService::new);
-        Self { http, grpc }
+        Self { http, grpc, app }
     }
 }
 
 /// The routers that connections pass their requests to; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct RouterSwitch(Arc<Inner>);
-
-/// The connection of a request, as an extension of it.
-#[derive(Debug, Clone)]
-pub(crate) struct Connection {
-    /// The progress of its responses.
-    pub(crate) progress: WriteProgress,
-    /// The paths that it may call.
-    pub(crate) kind: ConnectionKind,
-    /// The address of the caller.
-    pub(crate) peer: Peer,
-    /// Its place among the connections of a tenant.
-    pub(crate) slot: ConnectionSlot,
-}
 
 /// The routers of one connection.
 #[derive(Debug)]
@@ -98,26 +77,59 @@ impl RouterSwitch {
 }
 
 /// Returns the problem of a connection past `server.connections_max`.
-pub(crate) fn too_many_connections() -> Problem {
-    let detail = "too many connections: use fewer, or raise server.connections_max";
+fn too_many_connections() -> Problem {
+    let detail = "too many connections: use fewer, or raise server.connections_max (of one address: \
+                  server.connections_per_address_max)";
     Problem::temporary(Code::Unavailable, detail)
+}
+
+impl ConnectionService {
+    /// Returns the router of a request.
+    fn router_of<'r>(
+        &'r self,
+        routers: &'r Routers,
+        request: &Request<Incoming>,
+    ) -> &'r RouterService {
+        let serves_probes_alone = self.connection.kind == ConnectionKind::Reserve;
+        if serves_probes_alone && !PROBES.contains(&request.uri().path()) {
+            &self.switch.0.refusing
+        } else if is_grpc(request) {
+            &routers.grpc
+        } else {
+            &routers.http
+        }
+    }
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
     type Response = Response;
     type Error = Infallible;
-    type Future = TowerToHyperServiceFuture<Router, Request<Incoming>>;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(self.connection.clone());
         let inner = &self.switch.0;
-        if self.connection.kind == ConnectionKind::Reserve
-            && !PROBES.contains(&request.uri().path())
-        {
-            return inner.refusing.call(request);
-        }
         let routers = inner.open.get().unwrap_or(&inner.startup);
-        if is_grpc(&request) { routers.grpc.call(request) } else { routers.http.call(request) }
+        let (mut stream, mut head) = (None, None);
+        if request.version() == Version::HTTP_2 {
+            match self.connection.admit(&request, routers.app.as_ref()) {
+                Ok((open, reserved)) => (stream, head) = (Some(open), Some(reserved)),
+                Err(streams::Refused) => {
+                    let response = streams::refusal(is_grpc(&request));
+                    return futures::future::ready(Ok(response)).boxed();
+                }
+            }
+        }
+        let progress = self.connection.progress.clone();
+        let call = progress.begin_call(stream);
+        request.extensions_mut().insert(self.connection.clone());
+        let responding = self.router_of(routers, &request).call(request);
+        async move {
+            let response = responding.await?;
+            // The request is gone, and its head with it.
+            drop(head);
+            Ok(progress.watch(response, call))
+        }
+        .boxed()
     }
 }
 

@@ -33,6 +33,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use super::streams::OpenStream;
+
 /// Bytes a second that a caller must read in the long run.
 const BYTES_PER_SECOND_MIN: u32 = 16 * 1024;
 /// Bytes of one part: of a long response, progress shows only in whole parts.
@@ -122,10 +124,15 @@ impl WriteProgress {
         }
     }
 
-    /// Counts a new call.
-    pub(crate) fn begin_call(&self) -> CallGuard {
+    /// Returns `true` while no call is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.state.lock().idle_since().is_some()
+    }
+
+    /// Counts a new call, and holds what its stream has reserved.
+    pub(crate) fn begin_call(&self, stream: Option<OpenStream>) -> CallGuard {
         self.0.state.lock().calls += 1;
-        CallGuard(self.clone())
+        CallGuard(Arc::new(CallInner { progress: self.clone(), _stream: stream }))
     }
 
     /// Watches a response until its last part is released.
@@ -133,11 +140,11 @@ impl WriteProgress {
         if response.body().is_end_stream() {
             return response;
         }
-        let waiting = Some(self.begin_write(0));
+        let waiting = Some(self.begin_write(&call, 0));
         response.map(|inner| Body::new(WatchedBody { inner, rest: Bytes::new(), call, waiting }))
     }
 
-    fn begin_write(&self, bytes: usize) -> PendingWrite {
+    fn begin_write(&self, call: &CallGuard, bytes: usize) -> PendingWrite {
         let mut state = self.0.state.lock();
         if state.pending_writes == 0 {
             state.deadline = Instant::now() + self.0.write_timeout;
@@ -147,7 +154,7 @@ impl WriteProgress {
             }
         }
         state.pending_writes += 1;
-        PendingWrite { progress: self.clone(), bytes }
+        PendingWrite { call: call.clone(), bytes }
     }
 }
 
@@ -157,13 +164,19 @@ impl ProgressState {
     }
 }
 
-/// A call that is under way until this value is dropped.
-#[derive(Debug)]
-pub(crate) struct CallGuard(WriteProgress);
+/// A call that is under way until this value and all its copies are dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct CallGuard(Arc<CallInner>);
 
-impl Drop for CallGuard {
+#[derive(Debug)]
+struct CallInner {
+    progress: WriteProgress,
+    _stream: Option<OpenStream>,
+}
+
+impl Drop for CallInner {
     fn drop(&mut self) {
-        let mut state = self.0.0.state.lock();
+        let mut state = self.progress.0.state.lock();
         state.calls -= 1;
         state.idle_since = Instant::now();
     }
@@ -172,18 +185,19 @@ impl Drop for CallGuard {
 /// A response or part that waits for the caller until this value is dropped.
 #[derive(Debug)]
 struct PendingWrite {
-    progress: WriteProgress,
+    call: CallGuard,
     bytes: usize,
 }
 
 impl Drop for PendingWrite {
     fn drop(&mut self) {
-        let mut state = self.progress.0.state.lock();
+        let progress = &self.call.0.progress;
+        let mut state = progress.0.state.lock();
         state.pending_writes -= 1;
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         let earned = Duration::from_secs(1).saturating_mul(bytes) / BYTES_PER_SECOND_MIN;
         state.idle_since = Instant::now();
-        let whole = state.idle_since + self.progress.0.write_timeout;
+        let whole = state.idle_since + progress.0.write_timeout;
         state.deadline = whole.min(state.deadline + earned);
     }
 }
@@ -213,8 +227,9 @@ struct WatchedBody {
 impl WatchedBody {
     fn part(&mut self, mut bytes: Bytes) -> Frame<Bytes> {
         self.rest = bytes.split_off(bytes.len().min(PART_BYTES_MAX));
-        self.waiting = Some(self.call.0.begin_write(0));
-        let _pending = self.call.0.begin_write(bytes.len());
+        let progress = &self.call.0.progress;
+        self.waiting = Some(progress.begin_write(&self.call, 0));
+        let _pending = progress.begin_write(&self.call, bytes.len());
         Frame::data(Bytes::from_owner(PendingPart { bytes, _pending }))
     }
 }

@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn watched(progress: &WriteProgress, body: impl Into<Body>) -> Body {
-    progress.watch(Response::new(body.into()), progress.begin_call()).into_body()
+    progress.watch(Response::new(body.into()), progress.begin_call(None)).into_body()
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,7 @@ async fn p10_a_connection_is_idle_from_its_last_call_on() {
     progress.wait_for_idle_timeout(TIMEOUT, began).await;
     assert_eq!(began.elapsed(), TIMEOUT, "nothing ever came");
     let idle_timeout = |from| timeout(2 * TIMEOUT, progress.wait_for_idle_timeout(TIMEOUT, from));
-    let call = progress.begin_call();
+    let call = progress.begin_call(None);
     assert!(idle_timeout(began).await.is_err(), "a call waits");
     let mut response = progress.watch(Response::new("text".into()), call).into_body();
     assert!(idle_timeout(began).await.is_err(), "an answer is not asked for");

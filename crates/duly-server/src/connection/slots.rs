@@ -1,0 +1,287 @@
+//! The places of connections: how many there are at once, over all and from one address.
+//!
+//! 1. While every place is taken, a new connection gets that of one that waits for nothing: first of the oldest
+//!    connection of a stranger, then of one without a call under way. A stranger is a connection that has not shown a
+//!    valid key; where no keys are required, one that has sent no request.
+//! 2. A connection that has shown a key, and has a call under way, keeps its place.
+//! 3. An address has a limit of its own. Past it, a connection of the same address makes way by these rules. Proxies
+//!    and Unix sockets stand for many callers and have no such limit.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::WriteProgress;
+
+/// Connections that are looked at for one that is idle.
+const SEARCHED_MAX: usize = 64;
+
+/// The places of the connections of a server; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Slots(Arc<Mutex<Table>>);
+
+#[derive(Debug)]
+struct Table {
+    connections_max: usize,
+    per_address_max: usize,
+    next: u64,
+    /// By age.
+    strangers: BTreeMap<u64, Entry>,
+    /// Connections that have shown a key.
+    known: BTreeMap<u64, Entry>,
+    /// The connection after which the next search for an idle one begins.
+    searched: u64,
+    addresses: HashMap<IpAddr, AddressUse>,
+}
+
+#[derive(Debug, Default)]
+struct AddressUse {
+    strangers: BTreeSet<u64>,
+    known: BTreeSet<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    address: Option<IpAddr>,
+    progress: WriteProgress,
+    ending: Ending,
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    table: Arc<Mutex<Table>>,
+    number: u64,
+    ending: Ending,
+}
+
+/// A request to end a connection; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ending(Arc<EndingInner>);
+
+#[derive(Debug, Default)]
+struct EndingInner {
+    is_requested: AtomicBool,
+    stops_reading: AtomicBool,
+    requested: Notify,
+}
+
+impl Ending {
+    /// Asks the connection to end.
+    pub(crate) fn request(&self) {
+        self.0.is_requested.store(true, Ordering::Release);
+        self.0.requested.notify_one();
+    }
+
+    /// Asks the connection to end without reading any more.
+    pub(crate) fn request_at_once(&self) {
+        self.0.stops_reading.store(true, Ordering::Release);
+        self.request();
+    }
+
+    /// Returns `true` if nothing more of the connection is to be read.
+    pub(crate) fn stops_reading(&self) -> bool {
+        self.0.stops_reading.load(Ordering::Acquire)
+    }
+
+    /// Returns `true` if the connection is to end.
+    fn is_requested(&self) -> bool {
+        self.0.is_requested.load(Ordering::Acquire)
+    }
+
+    /// Waits until the connection is to end. One task waits at a time.
+    pub(crate) async fn requested(&self) {
+        while !self.is_requested() {
+            self.0.requested.notified().await;
+        }
+    }
+}
+
+impl Slots {
+    /// Creates the places, of which one address may have `per_address_max`.
+    pub(crate) fn new(connections_max: usize, per_address_max: usize) -> Self {
+        Self(Arc::new(Mutex::new(Table {
+            connections_max,
+            per_address_max,
+            next: 0,
+            strangers: BTreeMap::new(),
+            known: BTreeMap::new(),
+            searched: 0,
+            addresses: HashMap::new(),
+        })))
+    }
+
+    /// Takes a place for a connection of an address that has a limit; `None` if every connection is busy.
+    pub(crate) fn take(&self, address: Option<IpAddr>, progress: &WriteProgress) -> Option<Slot> {
+        let mut table = self.0.lock();
+        if let Some(address) = address
+            && let Some(used) = table.addresses.get(&address)
+            && used.strangers.len() + used.known.len() >= table.per_address_max
+        {
+            let stranger = used.strangers.first().copied();
+            let victim = stranger.or_else(|| table.find_idle(used.known.iter().copied()))?;
+            table.evict(victim);
+        }
+        if table.strangers.len() + table.known.len() >= table.connections_max {
+            let stranger = table.strangers.first_key_value().map(|(number, _)| *number);
+            let mut searched = table.searched;
+            let victim = stranger.or_else(|| {
+                let later = table.known.range(searched.saturating_add(1)..);
+                let all = later.chain(table.known.range(..=searched)).map(|(number, _)| *number);
+                table.find_idle(all.inspect(|number| searched = *number))
+            });
+            table.searched = searched;
+            table.evict(victim?);
+        }
+        let number = table.next;
+        table.next += 1;
+        let ending = Ending::default();
+        let entry = Entry { address, progress: progress.clone(), ending: ending.clone() };
+        if let Some(address) = address {
+            let used = table.addresses.entry(address).or_default();
+            used.strangers.insert(number);
+        }
+        table.strangers.insert(number, entry);
+        drop(table);
+        Some(Slot { table: Arc::clone(&self.0), number, ending })
+    }
+}
+
+impl Table {
+    /// Returns the first of these connections without a call under way. The search is short: it takes place while
+    /// many connections are made.
+    fn find_idle(&self, numbers: impl Iterator<Item = u64>) -> Option<u64> {
+        let is_idle = |number: &u64| self.known.get(number).is_some_and(|it| it.progress.is_idle());
+        numbers.take(SEARCHED_MAX).find(is_idle)
+    }
+
+    /// Ends a connection; its place is free.
+    fn evict(&mut self, number: u64) {
+        if let Some(entry) = self.remove(number) {
+            entry.ending.request();
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.strangers.remove(&number).or_else(|| self.known.remove(&number))?;
+        if let Some(address) = entry.address
+            && let Some(used) = self.addresses.get_mut(&address)
+        {
+            used.strangers.remove(&number);
+            used.known.remove(&number);
+            if used.strangers.is_empty() && used.known.is_empty() {
+                self.addresses.remove(&address);
+            }
+        }
+        Some(entry)
+    }
+}
+
+impl Slot {
+    /// Returns the request to end the connection.
+    pub(crate) const fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// Notes that the connection has shown a valid key.
+    pub(crate) fn note_known(&self) {
+        let mut table = self.table.lock();
+        let Some(entry) = table.strangers.remove(&self.number) else { return };
+        if let Some(used) = entry.address.and_then(|it| table.addresses.get_mut(&it)) {
+            used.strangers.remove(&self.number);
+            used.known.insert(self.number);
+        }
+        table.known.insert(self.number, entry);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.table.lock().remove(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, last]))
+    }
+
+    fn take(slots: &Slots, from: Option<IpAddr>) -> Option<(Slot, WriteProgress)> {
+        let progress = WriteProgress::new(TIMEOUT);
+        slots.take(from, &progress).map(|slot| (slot, progress))
+    }
+
+    fn ended<const N: usize>(taken: [&(Slot, WriteProgress); N]) -> [bool; N] {
+        taken.map(|(slot, _)| slot.ending().is_requested())
+    }
+
+    #[tokio::test]
+    async fn p10_strangers_and_idle_connections_make_way() {
+        let slots = Slots::new(3, 3);
+        let [stranger, idle, busy] = [1, 2, 3].map(|it| take(&slots, address(it)).expect("free"));
+        idle.0.note_known();
+        busy.0.note_known();
+        let call = busy.1.begin_call(None);
+        let later = take(&slots, address(4)).expect("the stranger makes way");
+        assert_eq!(ended([&stranger, &idle, &busy]), [true, false, false]);
+        later.0.note_known();
+        let _call = later.1.begin_call(None);
+        let last = take(&slots, address(5)).expect("the idle one makes way");
+        assert_eq!(ended([&idle, &busy, &later]), [true, false, false]);
+        last.0.note_known();
+        let _call = last.1.begin_call(None);
+        assert!(take(&slots, address(6)).is_none(), "every connection has a call under way");
+        // The place of an ended connection was given away already.
+        drop((stranger, idle));
+        assert!(take(&slots, address(6)).is_none());
+        drop(call);
+        assert!(take(&slots, address(6)).is_some());
+        drop((busy, later));
+        assert!([7, 8].iter().all(|it| take(&slots, address(*it)).is_some()));
+    }
+
+    #[tokio::test]
+    async fn p10_the_search_for_an_idle_connection_goes_on() {
+        let slots = Slots::new(3 * SEARCHED_MAX, 3 * SEARCHED_MAX);
+        let taken: Vec<_> =
+            (0..3 * SEARCHED_MAX).map(|_| take(&slots, None).expect("free")).collect();
+        taken.iter().for_each(|(slot, _)| slot.note_known());
+        let mut calls: Vec<_> = taken.iter().map(|(_, it)| it.begin_call(None)).collect();
+        drop(calls.pop());
+        let tries = (0..4).position(|_| take(&slots, None).is_some());
+        assert_eq!(tries, Some(2), "the last of three searches finds it");
+    }
+
+    #[tokio::test]
+    async fn p10_an_address_has_a_limit_of_connections() {
+        let slots = Slots::new(100, 2);
+        let [first, second] = [1, 1].map(|it| take(&slots, address(it)).expect("free"));
+        first.0.note_known();
+        let third = take(&slots, address(1)).expect("its own stranger makes way");
+        assert_eq!(ended([&first, &second, &third]), [false, true, false]);
+        third.0.note_known();
+        let calls = [first.1.begin_call(None), third.1.begin_call(None)];
+        assert!(take(&slots, address(1)).is_none(), "both have a call under way");
+        assert!(take(&slots, address(2)).is_some());
+        let unlimited: Vec<_> = (0..50).map(|_| take(&slots, None).expect("no limit")).collect();
+        drop(calls);
+        assert!(take(&slots, address(1)).is_some(), "an idle one makes way");
+        drop((first, second, third, unlimited));
+        assert!(slots.0.lock().addresses.is_empty(), "nothing is left");
+    }
+}

@@ -1,0 +1,271 @@
+//! Floods of connections and streams: by callers without a key, also over TLS, and of large heads by callers with
+//! one. The server is never killed, and meanwhile each call of another caller with a key returns in time (P10).
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tempfile::TempDir;
+
+use super::{Group, Limited, MIB, SMALL_WITHIN, http2};
+use crate::harness::{run, text};
+
+/// Duration of each flood.
+const FLOOD: Duration = Duration::from_secs(8);
+/// Threads that open connections.
+const THREADS: usize = 4;
+/// Connections that a flood holds: more than a server of 512 MiB has.
+const CONNECTIONS: usize = 1_300;
+
+/// Connections that once ended such a server.
+const FATAL_CONNECTIONS: usize = 800;
+
+trait Io: Read + Write + Send {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Io for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Io for StreamOwned<ClientConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+}
+
+/// A server that admits callers with a key, and a caller with one.
+struct Guarded {
+    server: Limited,
+    /// Of callers over HTTP/2.
+    flooded: Target,
+    /// Of callers over HTTP/1.1.
+    own: Target,
+    key: String,
+    _directory: TempDir,
+}
+
+/// The address of a server, and the TLS that it takes.
+#[derive(Clone)]
+struct Target {
+    address: SocketAddr,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Target {
+    fn connect(&self) -> Option<Box<dyn Io>> {
+        let stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        stream.set_write_timeout(Some(Duration::from_millis(500))).ok()?;
+        stream.set_nodelay(true).ok()?;
+        let Some(tls) = &self.tls else { return Some(Box::new(stream)) };
+        let name = ServerName::from(self.address.ip());
+        let connection = ClientConnection::new(Arc::clone(tls), name).ok()?;
+        let mut stream = StreamOwned::new(connection, stream);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).ok()?;
+        }
+        Some(Box::new(stream))
+    }
+
+    /// Makes a call on a connection of its own. Returns the status of its response, or none.
+    fn call(&self, key: &str) -> Option<u16> {
+        let mut stream = self.connect()?;
+        let head = format!(
+            "GET /v1/namespaces HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\r\n",
+            self.address
+        );
+        stream.write_all(head.as_bytes()).ok()?;
+        stream.flush().ok()?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).ok()?;
+        String::from_utf8_lossy(&status[9..]).parse().ok()
+    }
+}
+
+impl Guarded {
+    fn start(group: Group, uses_tls: bool) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let path = |name: &str| directory.path().join(name);
+        let (key_file, certificate_file, secret_file) = (path("key"), path("crt"), path("secret"));
+        let key = run(&["key", "generate"]).ok().trim().to_owned();
+        fs::write(&key_file, &key).expect("written");
+        let mut settings =
+            vec![("DULY_AUTH__MODE", "keys"), ("DULY_AUTH__ROOT_KEY_FILE", text(&key_file))];
+        let mut tls = None;
+        if uses_tls {
+            let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+            let made = made.expect("a certificate");
+            fs::write(&certificate_file, made.cert.pem()).expect("written");
+            fs::write(&secret_file, made.signing_key.serialize_pem()).expect("written");
+            settings.push(("DULY_TLS__CERTIFICATE_FILE", text(&certificate_file)));
+            settings.push(("DULY_TLS__KEY_FILE", text(&secret_file)));
+            let mut roots = RootCertStore::empty();
+            let pem = made.cert.pem();
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM");
+            roots.add(certificate).expect("an authority");
+            let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring supports them");
+            let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            tls = Some(config);
+        }
+        let server = Limited::start_with(group, &settings);
+        let mut caller = tls.clone();
+        if let Some(config) = &mut caller {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        }
+        let target = Target { address: server.address, tls: tls.map(Arc::new) };
+        let own = Target { address: server.address, tls: caller.map(Arc::new) };
+        let until = Instant::now() + Duration::from_secs(30);
+        while own.call(&key) != Some(200) {
+            assert!(Instant::now() < until, "the server does not start");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Self { server, flooded: target, own, key, _directory: directory }
+    }
+
+    /// Makes calls with the key until the flood ends: each returns, and the server is never killed. Returns the
+    /// 99th percentile of their times, if that was too long.
+    fn watch(&mut self, flood: &str, until: Instant) -> Option<String> {
+        let (mut most, mut times) = (0, Vec::new());
+        while Instant::now() < until {
+            let asked = Instant::now();
+            let status = self.own.call(&self.key);
+            times.push(asked.elapsed());
+            most = most.max(self.server.resident_bytes());
+            let ended = self.server.child.try_wait().expect("the child is ours");
+            assert!(ended.is_none(), "{flood}: the server was killed ({ended:?}) at {most} bytes");
+            assert_eq!(status, Some(200), "{flood}: a call with a key");
+            thread::sleep(Duration::from_millis(10));
+        }
+        times.sort_unstable();
+        let p99 = times[times.len() * 99 / 100];
+        let (calls, p50) = (times.len(), times[times.len() / 2]);
+        eprintln!("{flood}: {} MiB resident, {calls} calls: p50 {p50:?}, p99 {p99:?}", most / MIB);
+        (p99 > SMALL_WITHIN).then(|| format!("{flood}: {p99:?}"))
+    }
+
+    /// Floods the server with connections that send these bytes, and opens each again that the server closes.
+    fn flood(&mut self, flood: &str, bytes: &[u8]) -> Option<String> {
+        let (stops, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let target = self.flooded.clone();
+        let slow = thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| hold(&target, bytes, &stops, &opened));
+            }
+            let slow = self.watch(flood, Instant::now() + FLOOD);
+            stops.store(true, Ordering::Relaxed);
+            slow
+        });
+        let opened = opened.into_inner();
+        eprintln!("{flood}: {opened} connections opened");
+        assert!(opened >= FATAL_CONNECTIONS, "{flood}: {opened} connections are no flood");
+        slow
+    }
+}
+
+/// Holds a share of the connections until the flood stops.
+fn hold(target: &Target, bytes: &[u8], stops: &AtomicBool, opened: &AtomicUsize) {
+    let mut held: Vec<Option<Box<dyn Io>>> = Vec::new();
+    held.resize_with(CONNECTIONS / THREADS + 1, || None);
+    let is_open = |stream: &Box<dyn Io>| {
+        let socket = stream.socket();
+        socket.set_nonblocking(true).ok();
+        let mut part = [0; 4096];
+        loop {
+            match socket.peek(&mut part[..1]) {
+                Ok(0) => return false,
+                // A caller that reads what comes, but opens no window.
+                Ok(_) => drop((&*socket).read(&mut part)),
+                Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+            }
+        }
+    };
+    while !stops.load(Ordering::Relaxed) {
+        for place in &mut held {
+            if stops.load(Ordering::Relaxed) {
+                break;
+            }
+            if place.as_ref().is_some_and(is_open) {
+                continue;
+            }
+            *place = target.connect();
+            if let Some(stream) = place {
+                stream.write_all(bytes).and_then(|()| stream.flush()).ok();
+                opened.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    held.iter().flatten().for_each(|stream| drop(stream.socket().shutdown(Shutdown::Both)));
+}
+
+fn group() -> Option<Group> {
+    let made = Group::new();
+    if let Err(why) = &made {
+        eprintln!("SKIPPED: the flood test wants root and control groups of Linux ({why})");
+    }
+    made.ok()
+}
+
+fn floods_without_a_key(uses_tls: bool) {
+    let Some(group) = group() else { return };
+    let mut server = Guarded::start(group, uses_tls);
+    let address = server.flooded.address;
+    let get = http2::opening(("GET", "/v1/namespaces"), &[], 250, address);
+    let cookie = "x".repeat(12_000);
+    let post = [("content-type", "application/json"), ("cookie", &cookie)];
+    let post = http2::opening(("POST", "/v1/namespaces/a/timers"), &post, 40, address);
+    let mut slow = Vec::new();
+    slow.extend(server.flood("calls without a key", &get));
+    slow.extend(server.flood("large heads without a key", &post));
+    slow.extend(server.flood("silent connections", b""));
+    assert!(slow.is_empty(), "calls with a key took too long: {slow:?}");
+}
+
+#[test]
+fn p10_callers_without_a_key_do_not_stop_a_server_of_512_mib() {
+    floods_without_a_key(false);
+}
+
+#[test]
+fn p10_callers_without_a_key_do_not_stop_a_server_with_tls() {
+    floods_without_a_key(true);
+}
+
+#[test]
+fn p10_large_heads_of_any_caller_do_not_stop_a_server() {
+    let Some(group) = group() else { return };
+    let mut server = Limited::start(group);
+    let cookie = "x".repeat(15_000);
+    let fields = [("content-type", "application/json"), ("cookie", cookie.as_str())];
+    let bytes = http2::opening(("POST", "/v1/namespaces/a/timers"), &fields, 120, server.address);
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let Ok(mut stream) = TcpStream::connect(server.address) else { continue };
+        stream.set_write_timeout(Some(Duration::from_millis(500))).ok();
+        stream.write_all(&bytes).ok();
+        held.push(stream);
+        let ended = server.child.try_wait().expect("the child is ours");
+        assert!(ended.is_none(), "heads: the server was killed ({ended:?})");
+    }
+    let slow = server.watch("heads over HTTP/2", Instant::now() + FLOOD, &mut 0);
+    assert!(slow.is_none(), "small requests took too long: {slow:?}");
+}
