@@ -24,7 +24,7 @@ use self::streams::Streams;
 pub(crate) use self::{
     frames::FrameMeter,
     router_switch::{RouterSwitch, Routers},
-    slots::{Ending, Slot, Slots},
+    slots::{ConnectionSignals, Slot, Slots},
     write_progress::WriteProgress,
 };
 use crate::{
@@ -62,7 +62,7 @@ pub(crate) struct ConnectionParts {
     /// Its place among all connections; those of a reserve have none.
     slot: Option<Slot>,
     streams: Streams,
-    ending: Ending,
+    signals: ConnectionSignals,
 }
 
 impl Deref for Connection {
@@ -81,10 +81,18 @@ impl Connection {
         slot: Option<Slot>,
         (strangers, is_proxy): (Budget, bool),
     ) -> Self {
-        let ending = slot.as_ref().map(|slot| slot.ending().clone()).unwrap_or_default();
+        let signals = slot.as_ref().map(|slot| slot.signals().clone()).unwrap_or_default();
         let streams = Streams::new(strangers, is_proxy);
         let tenant_slot = ConnectionSlot::default();
-        Self(Arc::new(ConnectionParts { progress, kind, peer, tenant_slot, slot, streams, ending }))
+        Self(Arc::new(ConnectionParts {
+            progress,
+            kind,
+            peer,
+            tenant_slot,
+            slot,
+            streams,
+            signals,
+        }))
     }
 
     /// Notes the caller of a request, who has a valid key or needs none.
@@ -100,7 +108,7 @@ impl Connection {
 
     /// Ends the connection without reading any more of it.
     fn end(&self) {
-        self.ending.request_at_once();
+        self.signals.request_at_once();
     }
 
     fn streams(&self) -> &Streams {

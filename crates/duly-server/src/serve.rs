@@ -30,7 +30,7 @@ use self::{
 use crate::{
     auth::{Peer, network_of},
     connection::{
-        Connection, ConnectionKind, Ending, RouterSwitch, Slot, Slots, WriteProgress,
+        Connection, ConnectionKind, ConnectionSignals, RouterSwitch, Slot, Slots, WriteProgress,
         streams::STRANGERS_SHARE,
     },
     http::budget::Budget,
@@ -239,15 +239,15 @@ fn connect(
     let builder = Arc::clone(builder);
     let address = listen::peer_of(&stream);
     tokio::spawn(async move {
-        let ending = slot.ending().clone();
+        let signals = slot.signals().clone();
         let stream = tokio::select! {
             stream = secure(stream, tls, timeouts.idle) => stream,
             _ = stopped.wait_for(|stop| *stop) => None,
-            () = ending.requested() => None,
+            () = signals.requested() => None,
         };
         let Some(stream) = stream else { return };
         let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
-        let stream = TimeoutStream::new(stream, timeouts, ending.clone());
+        let stream = TimeoutStream::new(stream, timeouts, signals.clone());
         let caller = (ConnectionKind::Main, peer);
         let record = Connection::new(caller, progress.clone(), Some(slot), (strangers, is_proxy));
         let tenant_slot = record.tenant_slot.clone();
@@ -260,7 +260,7 @@ fn connect(
             tokio::select! {
                 biased;
                 // First: a connection that always has something to read must not keep its place.
-                () = ending.requested() => {
+                () = signals.requested() => {
                     tracing::debug!("connection closed: it makes way for another, or has opened too much");
                     break true;
                 }
@@ -358,7 +358,7 @@ impl Reserve {
             let peer = Peer { address, certificate: tls::peer_certificate(&stream) };
             let record = Connection::new((kind, peer), progress, None, (strangers, false));
             let switch = switch.for_connection(record);
-            let stream = TimeoutStream::new(stream, timeouts, Ending::default());
+            let stream = TimeoutStream::new(stream, timeouts, ConnectionSignals::default());
             let connection = builder.serve_connection(TokioIo::new(stream), switch);
             // A connection that lasts longer is cut off; the next probe opens its own.
             timeout(RESERVE_TIME_MAX, connection).await.ok();

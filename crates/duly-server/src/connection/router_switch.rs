@@ -15,7 +15,7 @@ use http::{Method, Version, header::CONTENT_TYPE};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
-use super::{Connection, ConnectionKind, streams};
+use super::{Connection, ConnectionKind};
 use crate::http::{App, PROBES, Problem};
 
 type RouterService = TowerToHyperService<Router>;
@@ -113,8 +113,8 @@ impl Service<Request<Incoming>> for ConnectionService {
         if request.version() == Version::HTTP_2 {
             match self.connection.admit(&request, routers.app.as_ref()) {
                 Ok((open, reserved)) => (stream, head) = (Some(open), Some(reserved)),
-                Err(streams::Refused) => {
-                    let response = streams::refusal(is_grpc(&request));
+                Err(refused) => {
+                    let response = refused.response(is_grpc(&request));
                     return futures::future::ready(Ok(response)).boxed();
                 }
             }

@@ -52,7 +52,7 @@ struct AddressUse {
 struct Entry {
     address: Option<IpAddr>,
     progress: WriteProgress,
-    ending: Ending,
+    signals: ConnectionSignals,
 }
 
 /// The place of one connection, until it is dropped.
@@ -60,21 +60,22 @@ struct Entry {
 pub(crate) struct Slot {
     table: Arc<Mutex<Table>>,
     number: u64,
-    ending: Ending,
+    signals: ConnectionSignals,
 }
 
-/// A request to end a connection; cheap to clone.
+/// The state of a connection that its reads depend on, with the request to end it; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ending(Arc<EndingInner>);
+pub(crate) struct ConnectionSignals(Arc<SignalsInner>);
 
 #[derive(Debug, Default)]
-struct EndingInner {
+struct SignalsInner {
     is_requested: AtomicBool,
     stops_reading: AtomicBool,
+    is_known: AtomicBool,
     requested: Notify,
 }
 
-impl Ending {
+impl ConnectionSignals {
     /// Asks the connection to end.
     pub(crate) fn request(&self) {
         self.0.is_requested.store(true, Ordering::Release);
@@ -90,6 +91,16 @@ impl Ending {
     /// Returns `true` if nothing more of the connection is to be read.
     pub(crate) fn stops_reading(&self) -> bool {
         self.0.stops_reading.load(Ordering::Acquire)
+    }
+
+    /// Notes that the connection has shown a valid key.
+    fn note_known(&self) {
+        self.0.is_known.store(true, Ordering::Release);
+    }
+
+    /// Returns `true` once the connection has shown a valid key.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.is_known.load(Ordering::Acquire)
     }
 
     /// Returns `true` if the connection is to end.
@@ -143,15 +154,15 @@ impl Slots {
         }
         let number = table.next;
         table.next += 1;
-        let ending = Ending::default();
-        let entry = Entry { address, progress: progress.clone(), ending: ending.clone() };
+        let signals = ConnectionSignals::default();
+        let entry = Entry { address, progress: progress.clone(), signals: signals.clone() };
         if let Some(address) = address {
             let used = table.addresses.entry(address).or_default();
             used.strangers.insert(number);
         }
         table.strangers.insert(number, entry);
         drop(table);
-        Some(Slot { table: Arc::clone(&self.0), number, ending })
+        Some(Slot { table: Arc::clone(&self.0), number, signals })
     }
 }
 
@@ -166,7 +177,7 @@ impl Table {
     /// Ends a connection; its place is free.
     fn evict(&mut self, number: u64) {
         if let Some(entry) = self.remove(number) {
-            entry.ending.request();
+            entry.signals.request();
         }
     }
 
@@ -187,12 +198,13 @@ impl Table {
 
 impl Slot {
     /// Returns the request to end the connection.
-    pub(crate) const fn ending(&self) -> &Ending {
-        &self.ending
+    pub(crate) const fn signals(&self) -> &ConnectionSignals {
+        &self.signals
     }
 
     /// Notes that the connection has shown a valid key.
     pub(crate) fn note_known(&self) {
+        self.signals.note_known();
         let mut table = self.table.lock();
         let Some(entry) = table.strangers.remove(&self.number) else { return };
         if let Some(used) = entry.address.and_then(|it| table.addresses.get_mut(&it)) {
@@ -227,7 +239,7 @@ mod tests {
     }
 
     fn ended<const N: usize>(taken: [&(Slot, WriteProgress); N]) -> [bool; N] {
-        taken.map(|(slot, _)| slot.ending().is_requested())
+        taken.map(|(slot, _)| slot.signals().is_requested())
     }
 
     #[tokio::test]

@@ -5,8 +5,9 @@
 //! stays closed.
 //!
 //! 1. The streams of a caller with a valid key count against the request memory, or the part of its tenant.
-//! 2. Other callers have a small budget of their own, and few streams on each connection. Past either, the server
-//!    looks at the key before anything else: a caller with one is admitted by the first rule.
+//! 2. Other callers have a small budget of their own, and few streams on each connection. Past either, or past the
+//!    failures of their address, the server looks at the key before anything else: a caller with one is admitted by
+//!    the first rule.
 //! 3. A stream that is not admitted gets a head without a body, which no window holds back. A connection without a
 //!    key that has too many of them ends.
 //! 4. A connection that resets streams faster than the server can drop them ends.
@@ -22,13 +23,14 @@ use std::{
 };
 
 use axum::response::{IntoResponse, Response};
+use duly_core::Code;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header::RETRY_AFTER};
 
 use super::Connection;
 use crate::{
     auth::Caller,
     http::{
-        App, PROBES,
+        App, PROBES, Problem,
         budget::{Budget, Reservation, over_budget},
     },
     serve::STREAMS_MAX,
@@ -91,9 +93,29 @@ impl Drop for OpenStream {
     }
 }
 
-/// The server has no memory for a stream.
+/// A stream that is not admitted.
 #[derive(Debug)]
-pub(super) struct Refused;
+pub(super) struct Refused {
+    is_known: bool,
+}
+
+impl Refused {
+    /// Returns the response: a head alone.
+    pub(super) fn response(self, is_grpc: bool) -> Response {
+        if !is_grpc {
+            let retry_after = [(RETRY_AFTER, HeaderValue::from_static("1"))];
+            return (StatusCode::TOO_MANY_REQUESTS, retry_after).into_response();
+        }
+        let problem = if self.is_known { over_budget() } else { without_key() };
+        tonic::Status::from(problem).into_http()
+    }
+}
+
+fn without_key() -> Problem {
+    let detail =
+        "too many calls without a valid key: send a valid key with the first call of a connection";
+    Problem::temporary(Code::ResourceExhausted, detail)
+}
 
 impl Connection {
     /// Admits a stream by the head of its request. Returns the reservation of the head too, which ends before
@@ -122,7 +144,8 @@ impl Connection {
         } else if let (Some(caller), Some(app)) = (streams.caller.get(), app) {
             admitted(&app.budget_of(caller))
         } else {
-            let may_wait = open <= streams.without_key_max;
+            let are_few = open <= streams.without_key_max;
+            let may_wait = are_few && !app.is_some_and(|it| it.is_limited(&self.peer, request));
             let head = match may_wait {
                 true => admitted(&streams.strangers),
                 false => None,
@@ -135,7 +158,7 @@ impl Connection {
                     admitted(&app.budget_of(&caller))
                 }
                 // Probes must respond while others use up the budget.
-                _ if may_wait && is_probe(request) => {
+                _ if are_few && is_probe(request) => {
                     stream.reservation = streams.strangers.reserve_unchecked(STREAM_BYTES);
                     Some(streams.strangers.empty_reservation())
                 }
@@ -147,7 +170,7 @@ impl Connection {
             None => {
                 drop(stream);
                 self.note_refused(app);
-                Err(Refused)
+                Err(Refused { is_known: streams.caller.get().is_some() })
             }
         }
     }
@@ -164,15 +187,6 @@ impl Connection {
             self.end();
         }
     }
-}
-
-/// Returns the response to a stream that was not admitted: a head alone.
-pub(super) fn refusal(is_grpc: bool) -> Response {
-    if is_grpc {
-        return tonic::Status::from(over_budget()).into_http();
-    }
-    let retry_after = [(RETRY_AFTER, HeaderValue::from_static("1"))];
-    (StatusCode::TOO_MANY_REQUESTS, retry_after).into_response()
 }
 
 /// Returns the bytes that the head of a request holds.

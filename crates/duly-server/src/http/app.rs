@@ -10,7 +10,7 @@ use duly_core::{
 };
 use duly_sink::http::AddressPolicy;
 use duly_store::Store;
-use http::HeaderMap;
+use http::{HeaderMap, Request};
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
@@ -189,6 +189,14 @@ impl App {
     pub(crate) fn caller_of(&self, peer: &Peer, headers: &HeaderMap) -> Option<Caller> {
         let peer = self.guard.behind_proxies(peer.clone(), headers);
         self.auth.caller_of(headers, peer, self.now())
+    }
+
+    /// Returns `true` while the address of a request has failed too often to show a valid key.
+    pub(crate) fn is_limited<B>(&self, peer: &Peer, request: &Request<B>) -> bool {
+        self.auth.is_required()
+            && self
+                .auth
+                .is_limited(self.guard.behind_proxies(peer.clone(), request.headers()).address)
     }
 
     /// Admits a call on a connection within the limits of the caller's tenant. Probes are always admitted, and

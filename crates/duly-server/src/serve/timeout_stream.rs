@@ -9,7 +9,9 @@
 //!    byte that it reads restarts the timeout. This watches the socket alone.
 //!    [`crate::connection::WriteProgress`] handles responses that wait for an HTTP/2 window, and callers that
 //!    read too slowly in the long run.
-//! 3. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
+//! 3. **The caller has shown no key yet.** Then a read is short, so that the library parses little before the first
+//!    streams are refused.
+//! 4. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
 //!    and its present read ends with the frame that was one too many ([`FrameMeter`]).
 
 use std::{
@@ -24,10 +26,13 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use crate::connection::{Ending, FrameMeter};
+use crate::connection::{ConnectionSignals, FrameMeter};
 
 /// Bytes after which the library knows the protocol.
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
+
+/// Bytes of a read before the caller has shown a key: a few heads.
+const STRANGER_READ_BYTES: usize = 1024;
 
 /// Timeouts of a connection without progress.
 #[derive(Debug, Clone, Copy)]
@@ -46,21 +51,21 @@ pub(super) struct TimeoutStream<I> {
     preface_deadline: Option<(usize, Pin<Box<Sleep>>)>,
     write_timeout: Duration,
     frames: FrameMeter,
-    ending: Ending,
+    signals: ConnectionSignals,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<I> TimeoutStream<I> {
     /// Wraps `inner`, which reads nothing any more when it is to end.
-    pub(super) fn new(inner: I, timeouts: ConnectionTimeouts, ending: Ending) -> Self {
+    pub(super) fn new(inner: I, timeouts: ConnectionTimeouts, signals: ConnectionSignals) -> Self {
         let deadline = Box::pin(sleep(timeouts.idle));
         Self {
             inner,
             preface_deadline: Some((PREFACE_BYTES, deadline)),
             write_timeout: timeouts.write,
             frames: FrameMeter::new(),
-            ending,
+            signals,
             stalled: None,
         }
     }
@@ -93,15 +98,24 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.ending.stops_reading() {
+        if this.signals.stops_reading() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let polled = if this.signals.is_known() {
+            Pin::new(&mut this.inner).poll_read(context, buffer)
+        } else {
+            let mut bytes = [0; STRANGER_READ_BYTES];
+            let most = buffer.remaining().min(bytes.len());
+            let mut short = ReadBuf::new(&mut bytes[..most]);
+            let polled = Pin::new(&mut this.inner).poll_read(context, &mut short);
+            buffer.put_slice(short.filled());
+            polled
+        };
         if this.frames.count_read(&buffer.filled()[before..]).is_err() {
             tracing::debug!("connection closed: too many HTTP/2 frames without a request");
             buffer.set_filled(before);
-            this.ending.request_at_once();
+            this.signals.request_at_once();
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let Some((left, deadline)) = &mut this.preface_deadline else {
@@ -175,7 +189,7 @@ mod tests {
             far.write_all(sent.as_bytes()).await.unwrap();
             let began = Instant::now();
             let mut text = Vec::new();
-            let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
+            let mut stream = TimeoutStream::new(near, TIMEOUTS, ConnectionSignals::default());
             let ended = stream.read_to_end(&mut text).await;
             assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut, "{sent}");
             assert_eq!((text.as_slice(), began.elapsed().as_secs()), (sent.as_bytes(), 10));
@@ -186,7 +200,7 @@ mod tests {
     async fn peers_may_idle_after_the_preface() {
         let (near, mut far) = duplex(1024);
         far.write_all(&[b'x'; PREFACE_BYTES]).await.unwrap();
-        let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
+        let mut stream = TimeoutStream::new(near, TIMEOUTS, ConnectionSignals::default());
         let mut text = [0; PREFACE_BYTES];
         stream.read_exact(&mut text).await.unwrap();
         tokio::spawn(async move {
@@ -199,7 +213,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_peer_that_reads_nothing_is_closed() {
         let (near, mut far) = duplex(10);
-        let mut stream = TimeoutStream::new(near, TIMEOUTS, Ending::default());
+        let mut stream = TimeoutStream::new(near, TIMEOUTS, ConnectionSignals::default());
         let reading = tokio::spawn(async move {
             for _ in 0..10 {
                 sleep(Duration::from_secs(29)).await;

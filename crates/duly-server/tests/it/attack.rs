@@ -4,6 +4,7 @@ mod frames;
 mod idle;
 mod memory;
 mod probes;
+mod strangers;
 mod tls;
 
 use std::{collections::VecDeque, net::SocketAddr, path::Path, time::Duration};
