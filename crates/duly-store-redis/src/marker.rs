@@ -199,6 +199,12 @@ pub(crate) fn fault_of(marker: Option<&Marker>, id: &str) -> Option<ShardFault> 
 pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
     let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
     let list = list.join(",");
+    if fault == ShardFault::OpenSlot {
+        return format!(
+            "shard {list}: half of its slot is on another server, because a move was interrupted; finish \
+             the move with `redis-cli --cluster fix HOST:PORT` of any server of the Cluster"
+        );
+    }
     let (fault, remedy) = match fault {
         ShardFault::Missing => (
             "no marker, so the data is lost",
@@ -208,7 +214,7 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
             "data of another deployment",
             "give each deployment a database of its own, or empty the shard and accept the loss",
         ),
-        ShardFault::RolledBack => (
+        ShardFault::RolledBack | ShardFault::OpenSlot => (
             "older data than before, so the shard is held",
             "check what is missing, and confirm it",
         ),

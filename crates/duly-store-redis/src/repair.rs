@@ -9,6 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{
     change::{AT_ONCE, at_once},
     deployment::Deployment,
+    error::unavailable,
     marker::{self, CoordinatorList, MarkerNote, fault_of},
 };
 
@@ -37,6 +38,10 @@ impl Deployment {
                 let allowed = "a shard of this deployment; empty it first if the data of the other \
                                deployment is not needed";
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
+            }
+            // No marker says that.
+            Some(fault @ ShardFault::OpenSlot) => {
+                Err(unavailable(marker::describe(fault, &[shard])))
             }
             Some(ShardFault::RolledBack) => {
                 let list = self.list.lock().clone();

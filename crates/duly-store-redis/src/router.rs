@@ -105,6 +105,9 @@ impl Router {
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
     pub(crate) async fn refresh_fault(&self, shard: ShardId, deployment: &str) -> Result<()> {
+        if self.fault(shard) == Some(ShardFault::OpenSlot) && self.has_open_slot(shard).await? {
+            return Ok(());
+        }
         loop {
             let before = self.faults.before_read(shard);
             let fault = fault_of(self.marker(shard).await?.as_ref(), deployment);
@@ -312,6 +315,7 @@ impl Router {
             (0..calls.len()).map(|i| (i, SendMode::default())).collect();
         let is_repeated = calls.iter().all(|call| call.script.is_repeated());
         let kind = if is_repeated { CallKind::Repeated } else { CallKind::Once };
+        let mut fault = None;
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
             let pooled = match self.check_out(&server, kind).await {
@@ -339,6 +343,7 @@ impl Router {
             if open.is_empty() {
                 break;
             }
+            fault = resend.fault;
             if resend.pause {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -347,8 +352,14 @@ impl Router {
                 let _unknown = self.refresh_owners().await;
             }
         }
-        let redirected = || {
-            Err(unavailable("the Cluster kept redirecting the call, or postponed it; repeat it"))
+        // The other calls of the shard are not tried in vain until the move ends.
+        let fault = fault.filter(|_| results.iter().any(Option::is_none));
+        fault.inspect(|fault| self.set_fault(shard, Some(*fault)));
+        let redirected = || match fault {
+            Some(fault) => Err(unmarked(shard, fault)),
+            None => Err(unavailable(
+                "the Cluster kept redirecting the call, or postponed it; repeat it",
+            )),
         };
         results.into_iter().map(|answer| answer.unwrap_or_else(redirected)).collect()
     }
@@ -418,6 +429,8 @@ impl Router {
                         %reason,
                         "server postponed a call; it is sent again"
                     );
+                    let is_moving = ["ASK", "TRYAGAIN"].iter().any(|it| reason.starts_with(it));
+                    resend.fault = is_moving.then_some(ShardFault::OpenSlot);
                     resend.pause = true;
                     resend.refresh = true;
                     resend.open.push((*i, *mode));
@@ -453,6 +466,8 @@ struct Resend {
     open: Vec<(usize, SendMode)>,
     pause: bool,
     refresh: bool,
+    /// Fault of the shard if the calls are refused again and again.
+    fault: Option<ShardFault>,
 }
 
 /// Returns the error of a call to a shard that takes no calls; nothing was done.

@@ -287,6 +287,8 @@ duly_core::named_enum! {
         Foreign = "foreign",
         /// It came back with older data, and an operator must confirm that.
         RolledBack = "rolled_back",
+        /// Its slot is half on another server: a move was interrupted.
+        OpenSlot = "open_slot",
     }
 }
 

@@ -32,6 +32,20 @@ impl Router {
         Ok(found != [Value::Int(0)])
     }
 
+    /// Returns `true` if the slot of a shard is being moved away from its server.
+    pub(super) async fn has_open_slot(&self, shard: ShardId) -> Result<bool> {
+        let owner = self.owners.lock()[usize::from(shard.0)].clone();
+        let asked = async {
+            let pooled = self.check_out(&owner, CallKind::Once).await?;
+            pooled.command(cmd("CLUSTER").arg("NODES")).await
+        };
+        let nodes = asked.await.and_then(|value| Ok(redis::from_redis_value::<String>(value)?));
+        let nodes = nodes.map_err(|error| unavailable(format!("{owner}: {error}")))?;
+        let open = format!("[{}->-", keys::slot_of(self.seq(shard)));
+        let own = nodes.lines().find(|line| line.contains("myself"));
+        Ok(own.is_some_and(|line| line.contains(&open)))
+    }
+
     /// Reads fields of hashes of a shard, each with a command of its own.
     pub(crate) async fn fields(
         &self,
