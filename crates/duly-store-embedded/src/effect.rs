@@ -48,9 +48,9 @@ pub(crate) enum Effect {
         dead_lettered_ms: u64,
         firing: Box<Firing>,
     },
-    /// A timer has ended. `ends_ms`: the time until which its tombstone is kept (`None`: no tombstone is
-    /// kept). `number`: how many timers had ended before.
-    Ended { key: Key, ended: Ended, ends_ms: Option<u64>, number: u32 },
+    /// A timer has ended. `ends_ms`: the time until which its tombstone is kept by the retention at that
+    /// time (`None`: no tombstone is kept). `number`: how many timers had ended before.
+    Ended { key: Key, ended: Ended, ended_ms: u64, ends_ms: Option<u64>, number: u32 },
     /// A lease was granted or extended.
     Lease { key: Key, lease: Box<Lease> },
     /// A dead letter of this timer was purged; `letter` is the key of its delivery id.
@@ -146,6 +146,7 @@ impl Effect {
             Record::Ended { tombstone, expires_at, number } => Self::Ended {
                 key: key(&tombstone.id),
                 ended: tombstone.ended,
+                ended_ms: tombstone.ended_at.unix_ms(),
                 ends_ms: expires_at.map(Timestamp::unix_ms),
                 number: *number,
             },

@@ -239,8 +239,12 @@ impl Deployment {
             let record = with_payload(&id, packed, payload, bytes_max)?;
             Ok(LiveTimer { record, lease: Lease::read(&lease)? })
         })?;
+        let over_until = reply.maybe_time()?;
         let retention = control.settings.retention;
-        let is_kept = |tombstone: &Tombstone| tombstone.ended_at.saturating_add(retention) > now;
+        let is_kept = |tombstone: &Tombstone| {
+            tombstone.ended_at.saturating_add(retention) > now
+                && over_until.is_none_or(|over| tombstone.ended_at > over)
+        };
         let kept =
             unless_empty(&tombstone, |packed| Ok(record::decode_tombstone(id.clone(), packed)?))?;
         let dead_letter_core = record::core_of(&dead_letter)?.to_vec();

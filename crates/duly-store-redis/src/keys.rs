@@ -58,6 +58,8 @@
 //! 3. Of `max_pending` and `max_dead`: the even split (`a_`), what transfers changed (`m_`, `-` until
 //!    the limit is allocated), and the version of the allocation (`deal_`). The field `gate` is the
 //!    deletion lock. For an implicit namespace also since when it is idle.
+//!    `over` is the time by which timers had ended whose tombstones are over, since the retention was
+//!    raised.
 //! 4. The time until which the rate is used up (`spoken`).
 //! 5. `>shard`, `<shard` → total that was sent to and received from that shard in this allocation; `=` →
 //!    the amounts that the coordinator shard has settled for all shards.

@@ -28,7 +28,6 @@ use crate::{
     case::Control,
     change::{TRIES, at_once, digits, flag},
     deployment::Deployment,
-    error::after_change,
     quota::Allocations,
     script::Script,
     settings,
@@ -98,7 +97,7 @@ impl Deployment {
     }
 
     pub(crate) async fn put_namespace(
-        &self,
+        self: &Arc<Self>,
         name: &NamespaceName,
         put: &Put,
     ) -> Result<(Namespace, bool)> {
@@ -129,10 +128,29 @@ impl Deployment {
         let (namespace, new) = changed.await?;
         if !new {
             for shard in (0..self.shards).map(ShardId) {
-                while after_change(self.trim(shard, name).await)? > 0 {}
+                self.trim_in_background(shard, name.clone());
             }
         }
         Ok((namespace, new))
+    }
+
+    /// Drops the tombstones of a shard that changed settings no longer keep, a few in each call. A caller
+    /// does not wait for it: there may be millions. If it fails, later ends of timers drop them, or the
+    /// expiry of the keys.
+    fn trim_in_background(self: &Arc<Self>, shard: ShardId, name: NamespaceName) {
+        let deployment = Arc::clone(self);
+        self.router.spawn(async move {
+            loop {
+                match deployment.trim(shard, &name).await {
+                    Ok(0) => return,
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, namespace = %name, "tombstones not dropped");
+                        return;
+                    }
+                }
+            }
+        });
     }
 
     pub(crate) async fn set_activity(

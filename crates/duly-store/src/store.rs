@@ -42,7 +42,9 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 ///   made and whether one may have arrived.
 /// * **P5 definite change**: after an accepted reschedule no claim is granted for the old time.
 /// * **P6 idempotent schedule**: a repetition of the same request returns the existing timer while the timer
-///   or its tombstone exists. A redriven dead letter replaces the tombstone of its id.
+///   or its tombstone exists. A redriven dead letter replaces the tombstone of its id. A tombstone lasts for
+///   the retention that its namespace has now: a changed retention counts for all that exist. It restores
+///   none.
 /// * **P7 stable delivery id**: equal in every attempt of one occurrence.
 /// * **P8 fenced settle**: a token whose lease is lost changes nothing.
 /// * **P9 isolation**: a claim affects only the lanes that it names. A large batch of one caller does not

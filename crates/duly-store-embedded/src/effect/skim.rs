@@ -152,7 +152,7 @@ fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effe
         ms => Some(Timestamp::saturating_from_unix_ms(ms).unix_ms()),
     };
     let number = r.u32()?;
-    let (_ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
+    let (ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
     let ended = timer::from_code(&tombstone::ENDED, r.u8()?, "end")?;
     let _flags = r.u8()?;
     let key = key(timer_id(r)?);
@@ -169,7 +169,8 @@ fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effe
             other => return Err(timer::unknown_tag(other)),
         }
     }
-    Ok(Effect::Ended { key, ended, ends_ms, number })
+    let ended_ms = ended_at.unix_ms();
+    Ok(Effect::Ended { key, ended, ended_ms, ends_ms, number })
 }
 
 /// Reads the next text, which must be a valid timer id. Plain ASCII, as nearly all ids are, is checked

@@ -27,6 +27,7 @@ impl Engine {
     pub(super) fn absorb(&mut self, location: Location, number: u32, effect: Effect) {
         if let Effect::Namespace(namespace) = effect {
             self.namespaces.put(number, *namespace);
+            self.note_retention(number);
             return;
         }
         if self.namespaces.get(number).is_none() {
@@ -52,7 +53,7 @@ impl Engine {
                     NewDeadLetter { letter, timer: key, due_ms, dead_lettered_ms, location };
                 self.absorb_dead_letter(number, letter);
             }
-            Effect::Ended { key, ended, ends_ms, number: order } => {
+            Effect::Ended { key, ended, ended_ms, ends_ms, number: order } => {
                 self.detach(key);
                 self.count(number, |totals| match ended {
                     Ended::Finished => totals.delivered += 1,
@@ -61,8 +62,8 @@ impl Engine {
                 if self.replaying {
                     self.drop_tombstone(key);
                 }
-                if let Some(ends_ms) = ends_ms {
-                    self.keep_tombstone(key, NewTombstone { ends_ms, number: order, location });
+                if ends_ms.is_some() {
+                    self.keep_tombstone(key, NewTombstone { ended_ms, number: order, location });
                 }
             }
             Effect::Lease { key, lease } => {

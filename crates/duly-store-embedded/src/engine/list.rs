@@ -309,8 +309,12 @@ impl Listing {
         let claimable = entry.claimable();
         let at_ms = claimable.at_ms;
         match self.source {
-            ListSource::Tombstones if at_ms > engine.now.wall_ms => return EntryVerdict::Open,
-            ListSource::Tombstones => return EntryVerdict::None,
+            ListSource::Tombstones => {
+                let namespace = engine.namespaces.get(self.number);
+                let ends_ms = namespace.map_or(0, |ns| ns.tombstones.end_of(entry));
+                let is_kept = ends_ms > engine.now.wall_ms;
+                return if is_kept { EntryVerdict::Open } else { EntryVerdict::None };
+            }
             ListSource::Live if !self.request.state.admits(engine.state_of(entry)) => {
                 return EntryVerdict::None;
             }

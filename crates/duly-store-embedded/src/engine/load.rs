@@ -217,10 +217,11 @@ impl Engine {
     /// Loads entries; `None` if their namespace does not exist.
     fn load_entries(&mut self, entries: &layout::Entries<'_>, loading: &mut Loading) -> Option<()> {
         let (number, which) = (entries.namespace, entries.which);
-        let (files, now_ms) = (&mut self.files, self.now.wall_ms);
+        let files = &mut self.files;
         let namespace = self.namespaces.get_mut(number)?;
+        let retention_ms = namespace.tombstones.retention_ms();
         let mut joined = [0; 256];
-        for entry in entries.iter().filter_map(Entry::from_words) {
+        for mut entry in entries.iter().filter_map(Entry::from_words) {
             match which {
                 IndexKind::Live => {
                     let kind = entry.claimable().kind;
@@ -231,8 +232,10 @@ impl Engine {
                         self.retries_that_expire.push(entry.key(number));
                     }
                 }
-                IndexKind::Tombstones if entry.claimable().at_ms <= now_ms => continue,
-                IndexKind::Tombstones | IndexKind::DeadLetters | IndexKind::DeadByTimer => {}
+                IndexKind::Tombstones => {
+                    entry = entry.due(entry.claimable().at_ms.saturating_sub(retention_ms));
+                }
+                IndexKind::DeadLetters | IndexKind::DeadByTimer => {}
             }
             if which != IndexKind::DeadByTimer {
                 files.retain(entry.location());

@@ -69,6 +69,7 @@ impl Namespace {
     pub(crate) fn new(record: NamespaceRecord) -> Self {
         Self {
             fixed_bytes: fixed_bytes(&record),
+            tombstones: Tombstones::new(record.settings.retention),
             record,
             idle_since_ms: None,
             lanes: Lanes::default(),
@@ -77,7 +78,6 @@ impl Namespace {
             in_flight: 0,
             pending_bytes: 0,
             live: Index::new(),
-            tombstones: Tombstones::default(),
             dead_letters: DeadLetters::default(),
             captured_lsn: 0,
             touched: 0,
@@ -233,6 +233,7 @@ impl Namespaces {
             Some(known) => {
                 let before = NamespaceSums::of(known);
                 known.fixed_bytes = fixed_bytes(&record);
+                known.tombstones.set_retention(record.settings.retention, record.updated_at);
                 let (created_at, totals) = (known.record.created_at, known.record.totals);
                 known.record = NamespaceRecord { created_at, totals, ..record };
                 self.sums.replace(before, NamespaceSums::of(known));

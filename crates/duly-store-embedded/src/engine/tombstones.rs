@@ -1,14 +1,25 @@
 //! Tombstones of one namespace, and the passes that remove them.
 //!
-//! A tombstone is an index entry whose time is its end. Nothing else is kept for it. A lookup that meets
-//! a tombstone past its end finds nothing. Passes over the namespace's tombstones, in small steps,
-//! remove:
+//! A tombstone is an index entry whose time is the end of its timer. Nothing else is kept for it. The
+//! retention that the namespace has now says for how long it is kept:
 //!
-//! 1. Ended tombstones, as soon as the first has ended. In a namespace with a large number of them this
-//!    is a little later, so that the passes cost a fraction of a core at any size.
+//! 1. A changed retention, shorter or longer, counts for every tombstone that is still kept. No entry is
+//!    written again for that.
+//! 2. A tombstone whose retention was over stays over: a longer retention does not restore it.
+//! 3. On disk a tombstone has the time at which its retention is over. The walk of a checkpoint adds the
+//!    retention, and loading subtracts it. Both use the retention in the checkpoint.
+//! 4. Replay drops no tombstone by time: the retention may still change in a later record.
+//!
+//! A lookup that meets a tombstone past its retention finds nothing. Passes over the namespace's
+//! tombstones, in small steps, remove:
+//!
+//! 1. Those past their retention, as soon as it is over for the first. In a namespace with a large number
+//!    of tombstones this is a little later, so that the passes cost a fraction of a core at any size.
 //! 2. The oldest, if there are more than `max_retained` ([`evict`]).
 
 use std::collections::BTreeSet;
+
+use duly_core::{Millis, Timestamp};
 
 use crate::index::{AttemptKind, Claimable, Cursor, Entry, Index, Key, Location};
 
@@ -28,7 +39,8 @@ const VISITS_PER_MS: u64 = 1_000;
 /// A tombstone to add.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewTombstone {
-    pub(super) ends_ms: u64,
+    /// Time at which the timer ended.
+    pub(super) ended_ms: u64,
     /// Number of the namespace's timers that had ended before.
     pub(super) number: u32,
     pub(super) location: Location,
@@ -38,27 +50,53 @@ pub(super) struct NewTombstone {
 #[derive(Debug)]
 pub(crate) struct Tombstones {
     pub(crate) index: Index,
+    retention_ms: u64,
+    /// Tombstones of timers that ended by this time are over, also under a longer retention.
+    over_until_ms: u64,
     /// Time of the next pass for ended tombstones; `u64::MAX`: no tombstone waits for its end.
     pass_at_ms: u64,
     /// The oldest by number, for eviction; some may be gone already.
     oldest: Ascending<End>,
 }
 
-impl Default for Tombstones {
-    fn default() -> Self {
-        Self { index: Index::new(), pass_at_ms: u64::MAX, oldest: Ascending::default() }
-    }
-}
-
 impl Tombstones {
+    pub(super) fn new(retention: Millis) -> Self {
+        Self {
+            index: Index::new(),
+            retention_ms: retention.ms(),
+            over_until_ms: 0,
+            pass_at_ms: u64::MAX,
+            oldest: Ascending::default(),
+        }
+    }
+
+    /// Applies the retention that the namespace has from `now` on.
+    pub(super) fn set_retention(&mut self, retention: Millis, now: Timestamp) {
+        if retention.ms() > self.retention_ms {
+            let over_until_ms = now.unix_ms().saturating_sub(self.retention_ms);
+            self.over_until_ms = self.over_until_ms.max(over_until_ms);
+        }
+        self.retention_ms = retention.ms();
+    }
+
+    pub(crate) const fn retention_ms(&self) -> u64 {
+        self.retention_ms
+    }
+
+    /// Returns the time at which the retention of a tombstone is over.
+    pub(crate) const fn end_of(&self, entry: &Entry) -> u64 {
+        let ended_ms = entry.claimable().at_ms;
+        if ended_ms <= self.over_until_ms { 0 } else { ended_ms + self.retention_ms }
+    }
+
     /// Returns the number of tombstones, which may include ended ones.
     pub(crate) fn len(&self) -> u64 {
         self.index.len() as u64
     }
 
-    /// Returns a tombstone that has not ended.
+    /// Returns a tombstone whose retention is not over.
     pub(crate) fn get(&self, key: Key, now_ms: u64) -> Option<Entry> {
-        self.index.get(key).filter(|entry| entry.claimable().at_ms > now_ms)
+        self.index.get(key).filter(|entry| self.end_of(entry) > now_ms)
     }
 }
 
@@ -82,15 +120,16 @@ struct EndPass {
 
 impl Engine {
     pub(super) fn keep_tombstone(&mut self, key: Key, tombstone: NewTombstone) {
-        let NewTombstone { ends_ms, number: order, location } = tombstone;
-        if ends_ms <= self.now.wall_ms {
+        let NewTombstone { ended_ms, number: order, location } = tombstone;
+        let claimable = Claimable { at_ms: ended_ms, kind: AttemptKind::First };
+        let entry = Entry::new(key, 0, claimable, location).with_number(order);
+        let number = key.namespace();
+        let ends_ms = self.namespaces.get(number).map_or(0, |ns| ns.tombstones.end_of(&entry));
+        if ends_ms <= self.now.wall_ms && !self.replaying {
             self.drop_tombstone(key);
             return;
         }
-        let claimable = Claimable { at_ms: ends_ms, kind: AttemptKind::First };
-        let entry = Entry::new(key, 0, claimable, location).with_number(order);
         self.files.retain(location);
-        let number = key.namespace();
         let old = self.namespaces.with(number, |namespace| namespace.tombstones.index.put(entry));
         if let Some(old) = old.flatten() {
             self.files.release(old.location());
@@ -102,6 +141,13 @@ impl Engine {
         let old = self.namespaces.with(key.namespace(), |ns| ns.tombstones.index.remove(key));
         if let Some(old) = old.flatten() {
             self.files.release(old.location());
+        }
+    }
+
+    /// Runs after a change of a namespace's retention: schedules a pass.
+    pub(super) fn note_retention(&mut self, number: u32) {
+        if self.namespaces.get(number).is_some_and(|ns| !ns.tombstones.index.is_empty()) {
+            self.note_tombstone_end(number, self.now.wall_ms);
         }
     }
 
@@ -139,10 +185,10 @@ impl Engine {
             let namespace = self.namespaces.get(ending.number);
             let scan = namespace.and_then(|ns| ns.tombstones.index.scan(ending.cursor));
             let (mut over, mut next) = (Vec::new(), None);
-            if let Some(scan) = scan {
+            if let (Some(scan), Some(namespace)) = (scan, namespace) {
                 next = scan.next;
                 for entry in scan.entries() {
-                    let ends_ms = entry.claimable().at_ms;
+                    let ends_ms = namespace.tombstones.end_of(&entry);
                     if ends_ms <= now_ms {
                         over.push(entry.key(ending.number));
                     } else {

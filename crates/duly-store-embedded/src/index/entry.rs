@@ -8,7 +8,7 @@
 //!
 //! 1. The namespace is not stored: each namespace has an index of its own.
 //! 2. Due is in Unix milliseconds: the time from which the timer can be claimed. For a tombstone it is
-//!    the time when it ends.
+//!    the time at which the timer ended; in a checkpoint, the time at which its retention is over.
 //! 3. The offset counts units of 16 bytes in a file; the size class says how much to read in one call.
 //! 4. A tombstone has no lane. The 24 bits from there on are its number in the order of ends.
 //! 5. One kind of entry leads from a timer to its latest dead letter. It has the dead letter's key in
@@ -238,6 +238,14 @@ impl Entry {
         let retry = self.0[2] >> RETRY_SHIFT & 1 == 1;
         let kind = if retry { AttemptKind::Retry } else { AttemptKind::First };
         Claimable { at_ms: self.0[2] >> DUE_SHIFT, kind }
+    }
+
+    /// Returns the entry with another time.
+    #[must_use]
+    pub(crate) const fn due(self, at_ms: u64) -> Self {
+        debug_assert!(at_ms < (1 << 43) - 1, "times end at 2200");
+        let [low, word1, word2] = self.0;
+        Self([low, word1, word2 & ((1 << DUE_SHIFT) - 1) | at_ms << DUE_SHIFT])
     }
 
     pub(crate) const fn location(&self) -> Location {

@@ -163,13 +163,15 @@ end
 -- Returns the settings and the state of a namespace; nil if there is none of this number.
 local function control(num)
   local f = call('HMGET', K .. 'n:' .. num, 'name', 'ver', 'gate', 'paused', 'resumes', 'dest',
-    'lease', 'retention', 'a_pending', 'a_dead', 'a_retained', 'm_pending', 'm_dead')
+    'lease', 'retention', 'a_pending', 'a_dead', 'a_retained', 'm_pending', 'm_dead', 'over')
   if not f[1] then return nil end
   local dead = allowance(f[10], f[13])
   local resumes = tonumber(f[5] or '')
   return { num = num, name = f[1], ver = f[2], closing = f[3] and true,
            paused = f[4] == '1' and not (resumes and resumes <= now),
            dest = f[6], lease = tonumber(f[7]), retention = tonumber(f[8]),
+           -- Tombstones of timers that ended by this time are over, also under a longer retention.
+           over = tonumber(f[14] or '0'),
            a_pending = allowance(f[9], f[12]), a_retained = tonumber(f[11]), own_dead = dead,
            -- A shard without a dead letter claims even without a quota.
            a_dead = f[13] ~= '-' and math.max(dead, 1) or 0 }

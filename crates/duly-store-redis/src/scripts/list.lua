@@ -105,6 +105,7 @@ while true do
   local record, hold
   if kind == 'F' or kind == 'C' then
     record = call('HGET', K .. 's:' .. num, key)
+    if record and time_at(record, 2) <= ctl.over then record = '' end
   else
     record = call('HGET', K .. 'r:' .. num, key)
     if kind == 'pending' or kind == 'busy' then hold = call('HGET', K .. 'x:' .. num, key) end

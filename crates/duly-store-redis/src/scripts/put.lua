@@ -63,6 +63,23 @@ else
   if old and old ~= num then return unchanged('OLD', now_text, old) end
 end
 local key = K .. 'n:' .. num
+-- A changed retention counts for every tombstone that is kept. Those that are over stay over under a longer retention.
+local before, retention = tonumber(call('HGET', key, 'retention') or ''), tonumber(fields.retention or '')
+if before and retention and before ~= retention then
+  if retention > before then
+    local over = math.max(now - before, tonumber(call('HGET', key, 'over') or '0'))
+    write('HSET', key, 'over', digits(over))
+  end
+  local last = call('LINDEX', K .. 'sl:' .. num, -1)
+  local ends = last and time_at(last, 1) + retention
+  for _, source in ipairs({ 's:' .. num, 'sl:' .. num }) do
+    if ends and ends <= now then
+      write('UNLINK', K .. source)
+    elseif ends then
+      write('PEXPIREAT', K .. source, digits(ends))
+    end
+  end
+end
 for i = 5, #ARGV, 2 do
   local field, value = ARGV[i], ARGV[i + 1]
   if sub(field, 1, 1) == '@' then

@@ -6,10 +6,12 @@
 --       6 key of a firing whose dead letter is wanted too, or ''
 -- reply now, then nothing if there is no such namespace, else: name, number, version, settings
 --       (or ''), paused, resumes at, created at, updated at, dead letters, record, payload, lease, tombstone,
---       entry, record and payload of the dead letter, record of 6, id
+--       entry, record and payload of the dead letter, record of 6, id,
+--       time (or ''): tombstones of timers that ended by then are over
 local id = ARGV[2]
 local num = match(ARGV[1], '^#(.*)$') or num_of(ARGV[1])
-local f = num and call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated', 'name')
+local f = num and call('HMGET', K .. 'n:' .. num, 'ver', 'settings', 'paused', 'resumes', 'created', 'updated', 'name',
+  'over')
 if not num or not f[1] then
   expect_marker()
   return { digits(now) }
@@ -48,4 +50,4 @@ local letter = fk and call('HGET', R, fk) or ''
 local other = ARGV[6] ~= '' and call('HGET', R, ARGV[6]) or ''
 return { digits(now), f[7], num, f[1], settings, f[3] or '0', f[4] or '', f[5], f[6],
   call('ZCARD', K .. 'dead:' .. num), record, payload_of(id, record), hold, tombstone,
-  entry, letter, fk and payload_of(fk, letter) or '', other, id }
+  entry, letter, fk and payload_of(fk, letter) or '', other, id, f[8] or '' }

@@ -20,7 +20,9 @@ end
 
 -- Returns true if the retention of a tombstone is over.
 local function tombstone_is_over(ctl, tombstone)
-  return tombstone == '' or time_at(tombstone, 2) + ctl.retention <= now
+  if tombstone == '' then return true end
+  local ended = time_at(tombstone, 2)
+  return ended + ctl.retention <= now or ended <= ctl.over
 end
 
 -- Drops tombstones whose retention is over, and those above the limit, the oldest first. It reads at most `most` entries.

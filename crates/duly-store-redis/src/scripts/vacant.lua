@@ -12,8 +12,10 @@ local function is_vacant(num)
   if tonumber(call('HGET', K .. 'c:' .. num, 'pending') or '0') > 0 then return false end
   if call('EXISTS', K .. 'dead:' .. num) == 1 then return false end
   local last = call('LINDEX', K .. 'sl:' .. num, -1)
-  local retention = tonumber(call('HGET', K .. 'n:' .. num, 'retention') or '0')
-  return not last or time_at(last, 1) + retention <= now
+  if not last then return true end
+  local f = call('HMGET', K .. 'n:' .. num, 'retention', 'over')
+  local ended = time_at(last, 1)
+  return ended + tonumber(f[1] or '0') <= now or ended <= tonumber(f[2] or '0')
 end
 
 -- Returns a count that grows with every timer that a namespace gets or had in this shard.

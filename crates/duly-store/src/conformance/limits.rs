@@ -8,7 +8,7 @@ use duly_core::{
 };
 
 use super::{
-    CaseResult, Harness,
+    CaseResult, Harness, Restart,
     scene::{
         Scene, cancel_op, code, http, patch_op, refused, schedule_op, secs, settings, text, timer,
     },
@@ -167,6 +167,65 @@ pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) 
     assert_eq!(code(scene.apply(cancel_op("cancelled")).await), "not_found");
     let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
     assert!(matches!(again, Outcome::Created(_)), "after it, it is a new timer: {again:?}");
+    CaseResult::Whole
+}
+
+/// The settings that bound the number or the age of tombstones. A lowered value counts for those that
+/// exist. (Dead letters have no such setting: only a caller removes them.)
+pub(super) async fn p6_p10_settings_bound_what_is_kept_already(
+    harness: &dyn Harness,
+) -> CaseResult {
+    let lowered: [fn(&mut Settings); 2] =
+        [|settings| settings.retention = secs(100), |settings| settings.limits.max_retained = 1];
+    let scene = Scene::new(harness).await;
+    for (k, lower) in lowered.into_iter().enumerate() {
+        let mut own = Settings { retention: secs(3_600), ..settings() };
+        let scene = scene.other(&format!("bounded{k}"), own.clone()).await;
+        for (text, age) in [("old", secs(60)), ("new", secs(40))] {
+            scene.create_in(text, secs(600)).await;
+            scene.apply(cancel_op(text)).await;
+            scene.advance(age).await;
+        }
+        assert_eq!(scene.stats().await.retained, 2);
+        lower(&mut own);
+        scene.put(own).await;
+        let kept = [scene.state("old").await, scene.state("new").await];
+        assert_eq!(kept, [None, Some(State::Cancelled)], "of setting {k}");
+        assert_eq!(code(scene.apply(cancel_op("old")).await), "not_found");
+        scene.freed_down_to(1).await;
+        if scene.restart(Restart::Kill).await {
+            let kept = [scene.state("old").await, scene.state("new").await];
+            assert_eq!(kept, [None, Some(State::Cancelled)], "of setting {k}, after a kill");
+            scene.freed_down_to(1).await;
+        }
+        let again = timer("old", scene.at(secs(600)));
+        let again = scene.apply(schedule_op(again, IfExists::Fail)).await;
+        assert!(matches!(again, Outcome::Created(_)), "its id is free: {again:?}");
+    }
+    CaseResult::Whole
+}
+
+pub(super) async fn p6_a_longer_retention_restores_nothing(harness: &dyn Harness) -> CaseResult {
+    let own = |retention| Settings { retention, ..settings() };
+    let scene = Scene::with(harness, own(secs(100))).await;
+    for (text, age) in [("over", secs(70)), ("kept", secs(30))] {
+        scene.create_in(text, secs(600)).await;
+        scene.apply(cancel_op(text)).await;
+        scene.advance(age).await;
+    }
+    for retention in [secs(1_000), secs(50), secs(300)] {
+        scene.put(own(retention)).await;
+        let kept = [scene.state("over").await, scene.state("kept").await];
+        assert_eq!(kept, [None, Some(State::Cancelled)], "{retention:?}");
+    }
+    if scene.restart(Restart::Kill).await {
+        assert_eq!(scene.state("over").await, None, "nor does a restart");
+    }
+    // It counts for the tombstone that was kept, in place of the retention at its end.
+    scene.advance(secs(269)).await;
+    assert_eq!(scene.state("kept").await, Some(State::Cancelled));
+    scene.advance(secs(1)).await;
+    assert_eq!(scene.state("kept").await, None);
     CaseResult::Whole
 }
 

@@ -294,6 +294,17 @@ impl<'a> Scene<'a> {
         stats.expect("counts can be read").expect("the namespace is there")
     }
 
+    /// Waits until at most this number of tombstones take memory. Stores free it in the background.
+    pub(super) async fn freed_down_to(&self, retained: u64) {
+        for _ in 0..100 {
+            if self.stats().await.retained <= retained {
+                return;
+            }
+            self.advance(Millis::from_ms(1)).await;
+        }
+        panic!("{} tombstones take memory", self.stats().await.retained);
+    }
+
     pub(super) async fn forecast(&self, bucket: Millis, count: usize) -> Forecast {
         let namespace = self.namespace.clone();
         let request = ForecastRequest { namespace, bucket, count };

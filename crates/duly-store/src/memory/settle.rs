@@ -78,10 +78,14 @@ impl NamespaceState {
         for effect in expired.collect::<Vec<_>>() {
             self.write(effect);
         }
+        self.drop_tombstones_past_retention(now);
+        self.trim_tombstones();
+    }
+
+    pub(super) fn drop_tombstones_past_retention(&mut self, now: ClockReading) {
         let retention = self.own.settings.retention;
         self.tombstones
             .retain(|_, tombstone| tombstone.value.ended_at.saturating_add(retention) > now.wall);
-        self.trim_tombstones();
     }
 
     /// Returns the ids of the leased firings for which `which` returns `true`.

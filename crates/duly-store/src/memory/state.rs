@@ -118,9 +118,12 @@ impl MemoryState {
             }
         };
         if let Some(namespace) = old {
+            // A tombstone whose retention is over stays over under a longer retention.
+            namespace.drop_tombstones_past_retention(now);
             namespace.own.settings = Arc::new(settings);
             namespace.implicit = false;
             namespace.own.updated_at = now.wall;
+            namespace.drop_tombstones_past_retention(now);
             namespace.trim_tombstones();
             return Ok((namespace.own.clone(), false));
         }

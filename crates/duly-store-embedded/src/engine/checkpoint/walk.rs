@@ -5,7 +5,7 @@
 //! steps. Every copied entry is written already, because the caller waits for the frame under
 //! construction.
 
-use duly_core::NamespaceName;
+use duly_core::{NamespaceName, Timestamp};
 
 use crate::{
     checkpoint::CheckpointWriter,
@@ -82,6 +82,8 @@ pub(super) struct CheckpointUnderWay {
     /// namespace is complete or the pieces are handed over. A piece of leases between the entries of two
     /// tables would keep the tables from sharing a block.
     leases: (u32, Vec<(PackedKey, record::Lease)>),
+    /// Retention of the namespace in the copy, which the copies of its tombstones include.
+    retention_ms: u64,
     /// Buffers of written entries, for reuse.
     pub(super) buffers: Vec<Vec<u8>>,
     /// `None` while the background thread has it.
@@ -126,6 +128,7 @@ impl CheckpointUnderWay {
             pieces: Vec::new(),
             pieces_bytes: 0,
             leases: (0, Vec::new()),
+            retention_ms: 0,
             buffers,
             writer: None,
             seen_lsn,
@@ -254,6 +257,7 @@ impl Engine {
         let Some(namespace) = self.namespaces.get(number) else {
             return WalkPlace::Behind(Some(name.clone()));
         };
+        taking.retention_ms = namespace.tombstones.retention_ms();
         let lane =
             |(number, lane): (u8, &lanes::Lane)| layout::Lane { number, key: lane.key.clone() };
         taking.push(Block::Namespace(Box::new(layout::Namespace {
@@ -281,7 +285,6 @@ impl Engine {
         let index = index_of(namespace, which);
         if let Some(scan) = index.scan(cursor) {
             next = scan.next;
-            let is_live = which == IndexKind::Live;
             let (mut leases, mut several) = (Vec::new(), Vec::new());
             let seen = |entry: &Entry| {
                 let key = entry.key(number);
@@ -295,11 +298,17 @@ impl Engine {
                     IndexKind::Live | IndexKind::Tombstones | IndexKind::DeadLetters => {}
                 }
             };
-            let kept = |entry: Entry| match is_live {
-                true => entry.with_flags(kept_flags(entry.flags())),
-                false => entry,
+            let retention_ms = taking.retention_ms;
+            let kept = |entry: Entry| match which {
+                IndexKind::Live => Some(entry.with_flags(kept_flags(entry.flags()))),
+                IndexKind::Tombstones if namespace.tombstones.end_of(&entry) == 0 => None,
+                IndexKind::Tombstones => {
+                    let ends_ms = entry.claimable().at_ms + retention_ms;
+                    Some(entry.due(ends_ms.min(Timestamp::MAX.unix_ms())))
+                }
+                IndexKind::DeadLetters | IndexKind::DeadByTimer => Some(entry),
             };
-            let entries = scan.entries().inspect(seen).map(kept);
+            let entries = scan.entries().inspect(seen).filter_map(kept);
             taking.push_entries((number, which, index.len()), entries);
             taking.add_leases(number, leases);
             for dead_letters in several.chunks(layout::DEAD_LETTERS_MAX) {

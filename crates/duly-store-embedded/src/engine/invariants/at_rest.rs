@@ -115,7 +115,9 @@ impl StateAtRest {
         let at_ms = match effect {
             Effect::Pending(pending) => pending.claimable.at_ms,
             Effect::Redriven(redriven) => redriven.pending.claimable.at_ms,
-            Effect::Ended { ends_ms, .. } => ends_ms?,
+            // A build that stored the end of the retention alone may have written the entry, under
+            // another retention.
+            Effect::Ended { ends_ms, .. } => entry.claimable().at_ms.min(ends_ms?),
             Effect::Dead { due_ms, .. } => due_ms,
             _ => return None,
         };

@@ -83,7 +83,12 @@ impl Engine {
             Effect::Dead { firing, .. } => Some(firing.clone()),
             _ => None,
         };
-        let (time_ms, bytes, new) = (entry.claimable().at_ms, 0..0, (0, 0));
+        let time_ms = match &candidate.effect {
+            // The entry has the end of the timer.
+            Effect::Ended { ends_ms, .. } => (*ends_ms)?,
+            _ => entry.claimable().at_ms,
+        };
+        let (bytes, new) = (0..0, (0, 0));
         Some(Survivor { kind, key, firing, time_ms, old, bytes, new })
     }
 

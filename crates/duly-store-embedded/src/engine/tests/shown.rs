@@ -79,7 +79,7 @@ fn show_tombstones(shown: &mut Shown, engine: &Engine, ns: &Namespace) {
         let tombstone = engine.load_tombstone(entry.location()).expect("a tombstone can be read");
         let what = format!("{} {tombstone:?}", entry.number());
         let name = format!("{} tombstone {}", ns.record.name, tombstone.id);
-        let twice = shown.insert(name, (entry.claimable().at_ms, what));
+        let twice = shown.insert(name, (ns.tombstones.end_of(&entry), what));
         assert_eq!(twice, None, "a tombstone is there once");
     }
 }

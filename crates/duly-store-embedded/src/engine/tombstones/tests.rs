@@ -28,11 +28,11 @@ impl Bench {
     fn new(max_retained: u64) -> Self {
         let (mut engine, ..) = opened(small());
         let number = engine.namespaces.number_of(&shop()).expect("it was made");
-        let ends_ms = engine.now.wall_ms + 1_000_000;
+        let ended_ms = engine.now.wall_ms;
         engine.namespace(number).record.totals.cancelled = TOMBSTONES.into();
         for order in 0..TOMBSTONES {
             let key = engine.key(number, &format!("old {order}"));
-            engine.keep_tombstone(key, NewTombstone { ends_ms, number: order, location: place() });
+            engine.keep_tombstone(key, NewTombstone { ended_ms, number: order, location: place() });
         }
         let mut bench = Self { engine, number, made: 0 };
         bench.limit(max_retained);
@@ -43,6 +43,12 @@ impl Bench {
         let mut settings = Settings::default();
         settings.limits.max_retained = max_retained;
         let put = Put::Replace { settings: Box::new(settings), secrets: Secrets::Set };
+        self.engine.put_namespace(&shop(), put).expect("room");
+    }
+
+    fn retain_for(&mut self, retention: Millis) {
+        let settings = Box::new(Settings { retention, ..Settings::default() });
+        let put = Put::Replace { settings, secrets: Secrets::Set };
         self.engine.put_namespace(&shop(), put).expect("room");
     }
 
@@ -71,7 +77,7 @@ impl Bench {
         self.engine
             .namespaces
             .get(self.number)
-            .is_some_and(|ns| ns.tombstones.get(key, 0).is_some())
+            .is_some_and(|ns| ns.tombstones.get(key, self.engine.now.wall_ms).is_some())
     }
 
     fn len(&self) -> u64 {
@@ -117,4 +123,19 @@ fn no_step_evicts_more_than_a_few_thousand() {
         before = bench.len();
     }
     assert_eq!(before, 10);
+}
+
+#[test]
+fn a_shorter_retention_frees_memory_in_small_steps() {
+    let mut bench = Bench::new(u64::MAX);
+    bench.retain_for(Millis::ZERO);
+    let mut before = bench.len();
+    assert_eq!(before, u64::from(TOMBSTONES), "the call itself frees nothing");
+    assert!(!bench.has("old 0"), "no lookup finds one any more");
+    for _ in 0..100 {
+        bench.step();
+        assert!(before - bench.len() <= 8_192, "{} went in one step", before - bench.len());
+        before = bench.len();
+    }
+    assert_eq!(before, 0);
 }
