@@ -208,6 +208,18 @@ pub struct PurgeResponse {
     pub errors: Vec<DeadLetterError>,
 }
 
+/// What was left of an ended timer, and is removed.
+#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[schema(as = Forgotten)]
+pub struct ForgetResponse {
+    /// Tombstones that were removed: 0 or 1.
+    #[prost(uint64, tag = "1")]
+    pub tombstones: u64,
+    /// Dead letters that were removed.
+    #[prost(uint64, tag = "2")]
+    pub dead_letters: u64,
+}
+
 /// A dead letter that was named and is refused.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetterError {

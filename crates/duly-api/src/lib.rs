@@ -53,7 +53,7 @@ pub use self::{
     cluster::{ClusterInfo, Node},
     dead_letters::{
         DeadLetterError, DeadLetterNames, DeadLetterOverdueRequest, DeadLetterOverdueResponse,
-        PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
+        ForgetResponse, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse,
     },
     destination::{Destination, HttpDestination, PullDestination},
     duration::Duration,

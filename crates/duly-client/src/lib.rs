@@ -69,12 +69,13 @@ pub use self::{
 pub use duly_api::{
     self, Attempt, AttemptOutcome, Bucket, Cancel, CancelFilter, CancelManyRequest,
     CancelManyResponse, CancelResponse, ClusterInfo, DeadLetterError, DeadLetterOverdueResponse,
-    DeadReason, Destination, Duration, Fallback, Fire, Firing, Header, HttpDestination, IfExists,
-    Lane, LaneLimits, LeaseRequest, LeaseResponse, Limits, ListResponse, Namespace, NamespaceField,
-    NamespaceForecast, NamespaceLimits, NamespaceSettings, NamespaceStats, Node, Operation,
-    OperationResult, Problem, PurgeRequest, PurgeResponse, PushLane, RedriveRequest,
-    RedriveResponse, Reschedule, Retry, RetryVerdict, Schedule, SettleOutcome, Settlement,
-    SigningSecrets, State, Time, Timer, TimerField, Totals, View, v1::ListRequest,
+    DeadReason, Destination, Duration, Fallback, Fire, Firing, ForgetResponse, Header,
+    HttpDestination, IfExists, Lane, LaneLimits, LeaseRequest, LeaseResponse, Limits, ListResponse,
+    Namespace, NamespaceField, NamespaceForecast, NamespaceLimits, NamespaceSettings,
+    NamespaceStats, Node, Operation, OperationResult, Problem, PurgeRequest, PurgeResponse,
+    PushLane, RedriveRequest, RedriveResponse, Reschedule, Retry, RetryVerdict, Schedule,
+    SettleOutcome, Settlement, SigningSecrets, State, Time, Timer, TimerField, Totals, View,
+    v1::ListRequest,
 };
 
 /// Compiles the programs of the guide.

@@ -23,6 +23,7 @@
 //! | `cancel_many` | only a dry run | other timers may fit by then, and the counts would lack those of the first time |
 //! | `redrive` | no | a dead letter may have been dead-lettered again in between, and would be delivered once more |
 //! | `purge` | no | a timer may have another dead letter by then, which would be purged |
+//! | `forget` | no | the id may have been used and ended again in between, and that end would be forgotten |
 //! | `dead_letter_overdue` | no | a dead letter may have been redriven in between, and would be dead-lettered again |
 //!
 //! A repetition is the same request, byte for byte. If two callers write the same id at the same time, the

@@ -124,6 +124,8 @@ pub enum Event {
     Redrive,
     /// An operator purges the dead letter.
     Purge,
+    /// An operator removes the tombstone of the ended timer.
+    Forget,
 }
 
 /// The effect of an event.
@@ -188,10 +190,13 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         (Event::Redrive, State::Dead) => Transition::Move(State::Retrying),
         (Event::Purge, State::Dead) => Transition::Remove,
         (Event::Redrive | Event::Purge, _) => Transition::Refuse(Code::NotFound),
+        (Event::Forget, State::Finished | State::Cancelled) => Transition::Remove,
+        // A dead letter has a name of its own.
+        (Event::Forget, State::Dead) => Transition::Refuse(Code::NotFound),
         // Every other event is named, so that a new one is a compile error until it has its rows.
         (Event::Reschedule | Event::Cancel | Event::Fire | Event::Claim, _)
         | (Event::Ack | Event::Fail(_) | Event::DeadLetter | Event::Release, _)
-        | (Event::Expire | Event::Overdue, _) => Transition::Refuse(code_of(state)),
+        | (Event::Expire | Event::Overdue | Event::Forget, _) => Transition::Refuse(code_of(state)),
     }
 }
 

@@ -56,8 +56,17 @@ const DELIVERY_KINDS: &[&str] = &["push", "pull"];
 const ATTEMPT_KINDS: &[&str] = &["first", "retry"];
 const ATTEMPT_OUTCOMES: &[&str] = &AttemptOutcome::NAMES;
 /// Kinds of operations on timers, as labels.
-pub const OPERATIONS: &[&str] =
-    &["schedule", "reschedule", "cancel", "fire", "redrive", "purge", "dead_letter", "import"];
+pub const OPERATIONS: &[&str] = &[
+    "schedule",
+    "reschedule",
+    "cancel",
+    "fire",
+    "redrive",
+    "purge",
+    "dead_letter",
+    "import",
+    "forget",
+];
 /// Outcomes of operations, as labels.
 pub const OUTCOMES: &[&str] = &[
     "created",

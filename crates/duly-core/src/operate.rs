@@ -31,7 +31,7 @@ mod schedule;
 mod tests;
 
 pub use change::{
-    cancel, cancel_without_record, dead_letter_overdue, fire, purge, redrive, reschedule,
+    cancel, cancel_without_record, dead_letter_overdue, fire, forget, purge, redrive, reschedule,
 };
 pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
 pub use operation::{DeadLetterId, Level, Operation, Seen};
@@ -115,6 +115,7 @@ pub fn operate(
             redrive(&named, delay, timer.as_ref(), letter, context)
         }
         Operation::Purge { letter: named } => purge(&named, letter.is_some(), context),
+        Operation::Forget { id } => forget(&id, timer.as_ref(), context),
     }
 }
 

@@ -22,6 +22,7 @@ mod cors;
 pub(crate) mod cursor;
 mod dead_letters;
 mod edge;
+mod forget;
 mod guard;
 pub(crate) mod health;
 pub(crate) mod items;
@@ -94,6 +95,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bulk::cancel_by_filter))
         .routes(routes!(pull::lease))
         .routes(routes!(pull::settle))
+        .routes(routes!(forget::forget_timer))
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::dead_letter_overdue))

@@ -94,7 +94,7 @@ pub enum Outcome {
         /// `true`: the timer had been cancelled before.
         already: bool,
     },
-    /// The dead letter was purged.
+    /// The dead letter or the tombstone was purged.
     Purged,
     /// The operation was refused; nothing changed.
     Refused(Refusal),

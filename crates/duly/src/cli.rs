@@ -142,6 +142,8 @@ enum Command {
     Cancel(cancel::Args),
     /// Fire a timer now: make it due, or start its next attempt
     Fire(TimerArg),
+    /// Remove all that is left of an ended timer: its tombstone and its dead letters
+    Forget(TimerArg),
     Batch(batch::Args),
     Lease(pull::LeaseArgs),
     Settle(pull::SettleArgs),
@@ -195,7 +197,7 @@ impl Session {
 
 /// The commands by what they are about, for the help.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Timers", &["schedule", "get", "list", "reschedule", "cancel", "fire", "batch"]),
+    ("Timers", &["schedule", "get", "list", "reschedule", "cancel", "fire", "forget", "batch"]),
     ("Consumers and receivers", &["lease", "settle", "receive"]),
     ("Namespaces", &["namespace", "dead", "resume", "export", "import"]),
     ("Servers", &["serve", "config", "store", "health", "cluster", "top", "metrics", "bench"]),
@@ -246,6 +248,7 @@ impl Cli {
             }
             Command::Cancel(args) => block_on(async { cancel::run(args, &session()?).await }),
             Command::Fire(args) => block_on(async { get::fire(args, &session()?).await }),
+            Command::Forget(args) => block_on(async { get::forget(args, &session()?).await }),
             Command::Batch(args) => block_on(async { batch::run(args, &session()?).await }),
             Command::Lease(args) => block_on(async { pull::lease(args, &session()?).await }),
             Command::Settle(args) => block_on(async { pull::settle(args, &session()?).await }),

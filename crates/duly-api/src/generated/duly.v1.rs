@@ -65,6 +65,16 @@ pub struct Firings {
 /// Nothing to add.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Stopping {}
+/// An ended timer of which nothing may stay.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetRequest {
+    /// The namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    /// Its id.
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+}
 /// Schedule one timer.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ScheduleRequest {
@@ -491,6 +501,27 @@ pub mod timers_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Purge"));
             self.inner.unary(req, path, codec).await
         }
+        /// Removes all that is left of an ended timer: its tombstone and its dead letters. A pending timer is
+        /// refused: cancel it first. If nothing is left, it does nothing. After that the id is as if it had
+        /// never been used.
+        pub async fn forget(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForgetRequest>,
+        ) -> std::result::Result<tonic::Response<crate::ForgetResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/duly.v1.Timers/Forget");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Timers", "Forget"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Dead-letters overdue timers: due and retrying ones become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
         pub async fn dead_letter_overdue(
@@ -613,6 +644,13 @@ pub mod timers_server {
             &self,
             request: tonic::Request<crate::PurgeRequest>,
         ) -> std::result::Result<tonic::Response<crate::PurgeResponse>, tonic::Status>;
+        /// Removes all that is left of an ended timer: its tombstone and its dead letters. A pending timer is
+        /// refused: cancel it first. If nothing is left, it does nothing. After that the id is as if it had
+        /// never been used.
+        async fn forget(
+            &self,
+            request: tonic::Request<super::ForgetRequest>,
+        ) -> std::result::Result<tonic::Response<crate::ForgetResponse>, tonic::Status>;
         /// Dead-letters overdue timers: due and retrying ones become dead letters, at most 10,000 a call. Meant
         /// for a paused namespace, as after a restore. One under a lease is left alone.
         async fn dead_letter_overdue(
@@ -1249,6 +1287,49 @@ pub mod timers_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PurgeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Timers/Forget" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForgetSvc<T: Timers>(pub Arc<T>);
+                    impl<T: Timers> tonic::server::UnaryService<super::ForgetRequest>
+                    for ForgetSvc<T> {
+                        type Response = crate::ForgetResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForgetRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Timers>::forget(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForgetSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

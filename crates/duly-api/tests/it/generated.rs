@@ -20,7 +20,7 @@ const FILES: [&str; 8] = [
 ];
 
 /// Messages and enums that are structures of this crate.
-pub(crate) const MODEL: [&str; 67] = [
+pub(crate) const MODEL: [&str; 68] = [
     "Ack",
     "Attempt",
     "AttemptOutcome",
@@ -44,6 +44,7 @@ pub(crate) const MODEL: [&str; 67] = [
     "FallbackState",
     "Fire",
     "Firing",
+    "ForgetResponse",
     "Header",
     "HeaderList",
     "HttpDestination",

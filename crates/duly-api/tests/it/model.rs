@@ -105,7 +105,7 @@ macro_rules! each_message {
             Ack Attempt BatchResponse Bucket Cancel CancelFilter CancelManyRequest
             CancelManyResponse CancelResponse ClusterInfo DeadLetterError DeadLetterNames
             DeadLetterOverdueRequest DeadLetterOverdueResponse DeadVerdict Destination ExtendVerdict
-            Fallback FallbackState Fire Firing HeaderList HttpDestination Lane LaneLimits
+            Fallback FallbackState Fire Firing ForgetResponse HeaderList HttpDestination Lane LaneLimits
             LeaseRequest LeaseResponse Limits ListNamespacesResponse ListResponse Namespace
             NamespaceForecast NamespaceLimits NamespaceSettings NamespaceStats Node Operation
             OperationResult Problem PullDestination PurgeRequest PurgeResponse PushLane

@@ -7,8 +7,8 @@ use std::{
 
 use duly_api::{
     CancelManyRequest, CancelManyResponse, DeadLetterOverdueRequest, DeadLetterOverdueResponse,
-    Operation, OperationResult, PurgeRequest, PurgeResponse, RedriveRequest, RedriveResponse, Time,
-    filter::CANCELS_MAX, v1,
+    ForgetResponse, Operation, OperationResult, PurgeRequest, PurgeResponse, RedriveRequest,
+    RedriveResponse, Time, filter::CANCELS_MAX, v1,
 };
 
 use super::{Client, namespace_of, writing::set_id};
@@ -110,6 +110,14 @@ impl Client {
             }
             request.cursor = step.cursor;
         }
+    }
+
+    /// Removes all that is left of an ended timer: its tombstone and its dead letters. A pending timer is
+    /// refused. After that a repetition of an earlier request makes a new timer.
+    pub async fn forget(&self, namespace: &str, id: &str) -> Result<ForgetResponse> {
+        let namespace = namespace_of(namespace, "")?;
+        let request = v1::ForgetRequest { namespace, id: id.to_owned() };
+        call!(self, timers.forget, request, Safety::Once)
     }
 
     /// Dead-letters the timers that were due by `due_by` (by now if absent), instead of delivering them

@@ -116,6 +116,12 @@ async fn dead_letters_are_redriven_and_purged() {
     let response = client.purge(NAMESPACE, named).await.unwrap();
     assert_eq!((response.purged, response.errors), (1, vec![]));
     assert_eq!(client.get(NAMESPACE, "b").await.unwrap_err().code(), Code::NotFound);
+    let error = client.forget(NAMESPACE, "a").await.unwrap_err();
+    assert!(error.to_string().contains("cancel it first"), "{error}");
+    client.cancel(NAMESPACE, "a").await.unwrap();
+    let removed = client.forget(NAMESPACE, "a").await.unwrap();
+    assert_eq!((removed.tombstones, removed.dead_letters), (1, 0));
+    client.schedule(NAMESPACE, Schedule::after(HOUR).with_id("a")).await.unwrap();
     let all = RedriveRequest::everything().with_delay(HOUR).with_per_second(0.5);
     assert_eq!(client.redrive(NAMESPACE, all.clone()).await.unwrap().redriven, 2);
     let next = async |id| client.get(NAMESPACE, id).await.unwrap().next_attempt_at;

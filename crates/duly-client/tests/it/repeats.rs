@@ -244,6 +244,12 @@ async fn bulk_call_with_a_lost_response_is_not_repeated() {
     let call = async move { client.purge(NAMESPACE, PurgeRequest::ids(["gone"])).await };
     let is_done = async |steady: &Client| steady.get(NAMESPACE, "gone").await.is_err();
     is_unknown(&world.lose(call, is_done).await.unwrap_err());
+    let (client, cancelled) = (world.shaky.clone(), &world.steady);
+    cancelled.schedule(NAMESPACE, Schedule::after(HOUR).with_id("ended")).await.unwrap();
+    cancelled.cancel(NAMESPACE, "ended").await.unwrap();
+    let call = async move { client.forget(NAMESPACE, "ended").await };
+    let is_done = async |steady: &Client| steady.get(NAMESPACE, "ended").await.is_err();
+    is_unknown(&world.lose(call, is_done).await.unwrap_err());
     let client = world.shaky.clone();
     let call = async move { client.cancel_many(NAMESPACE, CancelManyRequest::everything()).await };
     let is_done = async |steady: &Client| {

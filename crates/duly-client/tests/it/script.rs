@@ -210,6 +210,10 @@ impl Timers for Follower {
         none()
     }
 
+    async fn forget(&self, _: Request<v1::ForgetRequest>) -> Answer<v1::ForgetResponse> {
+        none()
+    }
+
     async fn dead_letter_overdue(
         &self,
         _: Request<v1::DeadLetterOverdueRequest>,

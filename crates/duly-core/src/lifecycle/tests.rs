@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EVENTS: [(&str, Event); 19] = [
+const EVENTS: [(&str, Event); 20] = [
     ("schedule.same", Event::Schedule(RequestMatch::Same)),
     ("schedule.fail", Event::Schedule(RequestMatch::Other(IfExists::Fail))),
     ("schedule.keep", Event::Schedule(RequestMatch::Other(IfExists::Keep))),
@@ -22,6 +22,7 @@ const EVENTS: [(&str, Event); 19] = [
     ("overdue", Event::Overdue),
     ("redrive", Event::Redrive),
     ("purge", Event::Purge),
+    ("forget", Event::Forget),
 ];
 
 fn word(transition: Transition) -> String {
@@ -70,6 +71,8 @@ fn p4_only_a_new_schedule_leaves_cancelled() {
         let decision = transition(Some(State::Cancelled), event);
         let harmless = match decision {
             Transition::Create => name.starts_with("schedule"),
+            // Without its tombstone it is not pending either.
+            Transition::Remove => name == "forget",
             Transition::Existing | Transition::Already | Transition::Refuse(_) => true,
             _ => false,
         };

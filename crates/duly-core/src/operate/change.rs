@@ -169,6 +169,21 @@ pub fn purge(
     }
 }
 
+/// Removes the tombstone of an ended timer for good.
+///
+/// # Errors
+/// When the timer is pending, or there is no tombstone.
+pub fn forget(
+    id: &TimerId,
+    known: Option<&TimerView>,
+    context: &Context<'_>,
+) -> Result<Decision, Refusal> {
+    match transition(state_of(known), Event::Forget) {
+        Transition::Remove => Ok(Decision::change(Effect::Forget, Reply::Purged)),
+        refused => Err(context.refused(refused, known.filter(|view| view.state.is_pending()), id)),
+    }
+}
+
 fn unknown(named: &DeadLetterId, context: &Context<'_>) -> Refusal {
     Refusal::UnknownDeadLetter { namespace: context.namespace.clone(), letter: named.clone() }
 }

@@ -28,6 +28,8 @@ pub enum Effect {
     DeadLetter(Cause, Box<Timer>),
     /// Removes the dead letter that the operation names.
     Purge,
+    /// Removes the tombstone of the id.
+    Forget,
     /// Moves the end of the lease to this long from now.
     Extend(Millis),
 }
@@ -87,7 +89,7 @@ pub enum Reply {
         /// `true`: the timer had been cancelled before.
         already: bool,
     },
-    /// The dead letter was purged.
+    /// The dead letter or the tombstone was purged.
     Purged,
 }
 
@@ -123,7 +125,7 @@ impl Effect {
         match self {
             Self::Put(cause, _) => matches!(cause, Cause::Created | Cause::Replaced),
             Self::DeadLetter(cause, _) => matches!(cause, Cause::Imported),
-            Self::End(_) | Self::Purge | Self::Extend(_) => false,
+            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) => false,
         }
     }
 
@@ -133,7 +135,7 @@ impl Effect {
         match self {
             Self::Put(_, timer) => Some(TimerView::unleased(namespace, timer, wall)),
             Self::DeadLetter(_, timer) => Some(TimerView::whole(namespace, State::Dead, timer)),
-            Self::End(_) | Self::Purge | Self::Extend(_) => None,
+            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) => None,
         }
     }
 }

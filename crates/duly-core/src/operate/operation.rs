@@ -73,6 +73,12 @@ pub enum Operation {
         /// The dead letter.
         letter: DeadLetterId,
     },
+    /// Removes the tombstone of an ended timer for good. After that the id is as if it had never been used:
+    /// a repetition of an earlier request makes a new timer.
+    Forget {
+        /// The timer.
+        id: TimerId,
+    },
 }
 
 /// The values by which a timer of a list is recognised. The revision alone is not enough: a new timer with
@@ -144,6 +150,7 @@ impl Operation {
             | Self::CancelSeen { id, .. }
             | Self::Fire { id }
             | Self::DeadLetter { id, .. }
+            | Self::Forget { id }
             | Self::Redrive { letter: DeadLetterId::Timer(id), .. }
             | Self::Purge { letter: DeadLetterId::Timer(id) } => Some(id),
             Self::Redrive { letter: DeadLetterId::Delivery(_), .. }

@@ -197,6 +197,7 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
         ("purge", variant) => {
             (Operation::Purge { letter }, if variant.is_empty() { own } else { beside })
         }
+        ("forget", _) => (Operation::Forget { id: id() }, None),
         other => panic!("there is no operation {other:?}"),
     }
 }
@@ -214,6 +215,7 @@ fn cell(decided: &Result<Decision, Refusal>) -> String {
             format!("letter.{}", format!("{cause:?}").to_lowercase())
         }
         Some(Effect::Purge) => "purge".to_owned(),
+        Some(Effect::Forget) => "forget".to_owned(),
         Some(Effect::Extend(_)) => "extend".to_owned(),
     };
     let reply = match &decision.reply {
@@ -281,7 +283,7 @@ fn every_decision_matches_the_table() {
     }
     let operations: BTreeSet<_> =
         seen.iter().map(|(name, _)| name.split('.').next().unwrap()).collect();
-    assert_eq!(operations.len(), 8, "every operation has rows: {operations:?}");
+    assert_eq!(operations.len(), 9, "every operation has rows: {operations:?}");
 }
 
 #[test]

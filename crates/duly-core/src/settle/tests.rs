@@ -69,6 +69,7 @@ fn left(effect: Option<Effect>) -> String {
             format!("dead {cause:?} {reason} attempts {}", timer.attempts)
         }
         Some(Effect::Purge) => "purge".to_owned(),
+        Some(Effect::Forget) => "forget".to_owned(),
         Some(Effect::Extend(lease)) => format!("leased {lease}"),
     }
 }

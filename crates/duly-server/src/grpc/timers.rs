@@ -237,6 +237,13 @@ impl Timers for TimersService {
         Ok(change_response(&self.app, self.app.purge(namespace, selection).await?).await)
     }
 
+    async fn forget(&self, request: Request<v1::ForgetRequest>) -> GrpcResult<v1::ForgetResponse> {
+        let request = request.into_inner();
+        let namespace = namespace(&request.namespace)?;
+        let id = TimerId::new(&request.id).map_err(Problem::from)?;
+        Ok(change_response(&self.app, self.app.forget(namespace, id).await?).await)
+    }
+
     async fn dead_letter_overdue(
         &self,
         request: Request<v1::DeadLetterOverdueRequest>,

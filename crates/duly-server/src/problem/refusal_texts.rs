@@ -28,6 +28,8 @@ pub(crate) enum OperationKind {
     DeadLetter,
     /// Imports a timer of another server.
     Import,
+    /// Removes what is left of an ended timer.
+    Forget,
 }
 
 /// An operation as its caller sent it.
@@ -57,6 +59,7 @@ impl OperationKind {
             Operation::DeadLetter { .. } => Self::DeadLetter,
             Operation::Redrive { .. } => Self::Redrive,
             Operation::Purge { .. } => Self::Purge,
+            Operation::Forget { .. } => Self::Forget,
         }
     }
 
@@ -67,7 +70,7 @@ impl OperationKind {
             Self::Reschedule => "reschedule",
             Self::Cancel => "cancel",
             Self::Fire => "fire",
-            Self::Redrive | Self::Purge | Self::DeadLetter | Self::Import => "",
+            Self::Redrive | Self::Purge | Self::DeadLetter | Self::Import | Self::Forget => "",
         }
     }
 
@@ -169,6 +172,11 @@ const fn remedy(kind: OperationKind, state: State, code: Code) -> &'static str {
         (OperationKind::Redrive | OperationKind::Purge, _) => {
             "only a dead letter can be redriven or purged"
         }
+        (OperationKind::Forget, State::InFlight) => {
+            "only an ended timer is forgotten; cancel it when the attempt has ended, or repeat the \
+             call when it is delivered"
+        }
+        (OperationKind::Forget, _) => "only an ended timer is forgotten; cancel it first",
         (OperationKind::Cancel, State::InFlight) => {
             "an attempt is under way and may be delivered; check the timer after the attempt"
         }

@@ -32,6 +32,35 @@ async fn a_redriven_letter_keeps_its_delivery_id_and_count() {
 }
 
 #[tokio::test]
+async fn a_forgotten_timer_leaves_no_tombstone_and_no_letter() {
+    let bench = Bench::new();
+    let forget = |id: &str| format!("/v1/namespaces/a/timers/{id}/forget");
+    // Two dead letters of one id, then a cancelled timer with it.
+    for payload in 0..2 {
+        let schedule = json!({"id": "t", "delay": 0, "payload": payload, "if_exists": "replace"});
+        bench.schedule(&schedule.to_string()).await.expect(201);
+        let leased = bench.post("/v1/namespaces/a/lease", "{}").await.expect(200);
+        let token = &leased["firings"][0]["token"];
+        let settle = json!({"settlements": [{"token": token, "dead": {"reason": "x"}}]});
+        bench.post("/v1/namespaces/a/settle", &settle.to_string()).await.expect(200);
+    }
+    bench.schedule(r#"{"id":"t","delay":"1h","if_exists":"replace"}"#).await.expect(201);
+    let refused = bench.post(&forget("t"), "").await.expect(409);
+    assert_eq!(refused["code"], "already_exists");
+    assert!(refused["detail"].as_str().unwrap().contains("cancel it first"), "{refused}");
+    assert_eq!(letters(&bench).await.len(), 2, "a refused call removes nothing");
+    bench.call("DELETE", "/v1/namespaces/a/timers/t", "").await.expect(200);
+    let removed = bench.post(&forget("t"), "").await.expect(200);
+    assert_eq!(removed, json!({"tombstones": 1, "dead_letters": 2}));
+    bench.get("/v1/namespaces/a/timers/t").await.expect(404);
+    assert!(letters(&bench).await.is_empty());
+    for id in ["t", "never"] {
+        let removed = bench.post(&forget(id), "").await.expect(200);
+        assert_eq!(removed, json!({"tombstones": 0, "dead_letters": 0}), "a repetition: {id}");
+    }
+}
+
+#[tokio::test]
 async fn a_delivery_id_names_one_letter() {
     let bench = Bench::new();
     bench.timer_in("t", "dead").await;

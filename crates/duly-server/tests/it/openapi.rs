@@ -31,6 +31,7 @@ fn every_path_of_the_contract_is_described() {
         ("post get", "/timers"),
         ("get patch delete", "/timers/{id}"),
         ("post", "/timers/{id}/fire"),
+        ("post", "/timers/{id}/forget"),
         ("post", "/batch"),
         ("post", "/cancel"),
         ("post", "/lease"),

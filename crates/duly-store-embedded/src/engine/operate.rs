@@ -280,6 +280,7 @@ impl Engine {
         let record = match effect {
             Effect::Put(cause, timer) => Record::Pending(cause, timer),
             Effect::DeadLetter(cause, timer) => Record::Dead(cause, timer),
+            Effect::Forget => Record::Lost { key: key.pack() },
             Effect::End(tombstone) => return self.write_ended(key, tombstone).map(|()| None),
             Effect::Purge | Effect::Extend(_) => {
                 unreachable!("the caller knows the letter and the lease")

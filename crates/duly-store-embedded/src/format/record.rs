@@ -58,8 +58,8 @@ pub(crate) enum Record {
     /// A dead letter was purged: the key of its delivery id, and that of its timer as far as it is
     /// known.
     Purged { letter: PackedKey, timer: PackedKey },
-    /// The record of the pending timer or the tombstone with this key is unreadable, and the timer or
-    /// tombstone is gone. A timer leaves a separate dead letter, a tombstone leaves nothing.
+    /// The pending timer or the tombstone with this key is gone: its record is unreadable, or a caller
+    /// removed the tombstone. A timer leaves a separate dead letter, a tombstone leaves nothing.
     Lost { key: PackedKey },
     /// The tombstones of all ends of the namespace before number `below`, counted from 0, are gone.
     Evicted { below: u64 },

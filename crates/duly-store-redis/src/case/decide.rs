@@ -108,6 +108,7 @@ impl Case {
                 counts,
                 ..Draft::default()
             },
+            Effect::Forget => Draft { drop_tombstone: true, counts, ..Draft::default() },
             Effect::Purge => Draft { removes_dead_letter: true, counts, ..Draft::default() },
             Effect::End(_) | Effect::Extend(_) => unreachable!("a script takes these verdicts"),
         }
@@ -220,7 +221,7 @@ const fn counts_of(effect: &Effect) -> &'static [&'static str] {
         Effect::DeadLetter(Cause::AttemptFailed, _) => &["failed", "dead"],
         Effect::DeadLetter(..) => &["dead"],
         Effect::End(_) => &["cancelled"],
-        Effect::Put(..) | Effect::Purge | Effect::Extend(_) => &[],
+        Effect::Put(..) | Effect::Purge | Effect::Forget | Effect::Extend(_) => &[],
     }
 }
 

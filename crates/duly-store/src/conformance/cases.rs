@@ -207,6 +207,7 @@ macro_rules! conformance_cases {
                 p10_no_due_time_further_than_allowed,
                 p10_tombstones_are_bounded_oldest_first,
                 p6_tombstones_last_for_the_retention,
+                p1_p4_p6_a_forgotten_timer_leaves_nothing,
                 p6_p10_settings_bound_what_is_kept_already,
                 p6_a_longer_retention_restores_nothing,
                 p9_p10_origins_past_the_number_of_lanes_share_one,

@@ -10,10 +10,11 @@ use duly_core::{
 use super::{
     CaseResult, Harness, Restart,
     scene::{
-        Scene, cancel_op, code, http, patch_op, refused, schedule_op, secs, settings, text, timer,
+        Scene, cancel_op, code, http, id, patch_op, refused, schedule_op, secs, settings, text,
+        timer,
     },
 };
-use crate::{Limit, Outcome, Refusal, claim::ORIGINS_MAX};
+use crate::{Limit, Operation, Outcome, Refusal, claim::ORIGINS_MAX};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     let mut settings = settings();
@@ -167,6 +168,34 @@ pub(super) async fn p6_tombstones_last_for_the_retention(harness: &dyn Harness) 
     assert_eq!(code(scene.apply(cancel_op("cancelled")).await), "not_found");
     let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
     assert!(matches!(again, Outcome::Created(_)), "after it, it is a new timer: {again:?}");
+    CaseResult::Whole
+}
+
+pub(super) async fn p1_p4_p6_a_forgotten_timer_leaves_nothing(harness: &dyn Harness) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let forget = |text: &str| Operation::Forget { id: id(text) };
+    for state in [State::Scheduled, State::InFlight, State::Retrying] {
+        let text = state.as_str();
+        scene.bring(text, state).await;
+        let refusal = refused(scene.apply(forget(text)).await);
+        assert!(matches!(refusal, Refusal::State { state: of, .. } if of == state), "{refusal:?}");
+        assert_eq!(scene.state(text).await, Some(state), "it is pending as before");
+    }
+    let mut requests = Vec::new();
+    for (text, state) in [("a", State::Finished), ("b", State::Cancelled)] {
+        requests.push(scene.bring(text, state).await.0);
+        assert_eq!(scene.apply(forget(text)).await, Outcome::Purged);
+        assert_eq!(scene.get(text).await, None);
+        assert_eq!(code(scene.apply(forget(text)).await), "not_found", "a repetition does nothing");
+    }
+    if scene.restart(Restart::Kill).await {
+        assert_eq!([scene.get("a").await, scene.get("b").await], [None, None], "after a kill");
+    }
+    scene.freed_down_to(0).await;
+    for asked in requests {
+        let again = scene.apply(schedule_op(asked, IfExists::Fail)).await;
+        assert!(matches!(again, Outcome::Created(_)), "the id is as if never used: {again:?}");
+    }
     CaseResult::Whole
 }
 

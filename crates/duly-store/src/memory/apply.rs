@@ -29,6 +29,10 @@ impl NamespaceState {
             timer: id.and_then(|id| self.view(id, now)),
             letter: dead.cloned().map(Box::new),
         };
+        let forgets = match &operation {
+            Operation::Forget { id } => Some(id.clone()),
+            _ => None,
+        };
         let decision = operate(operation, known, &self.context(random.next_u64(), now))?;
         if let Err(too_large) = answer.check(|| decision.read_bytes(&self.own.name)) {
             return Ok(Outcome::Failed(too_large.into()));
@@ -39,6 +43,7 @@ impl NamespaceState {
         }
         match (effect, letter) {
             (Some(Effect::Purge), Some(letter)) => drop(self.dead.remove(&letter)),
+            (Some(Effect::Forget), _) => drop(forgets.and_then(|id| self.tombstones.remove(&id))),
             (Some(effect), _) => self.write(effect.clone()),
             (None, _) => {}
         }
@@ -115,7 +120,7 @@ impl NamespaceState {
                 let letter = timer.delivery_id(self.own.name.as_str());
                 self.dead.insert(letter, Numbered { number, value: *timer });
             }
-            Effect::Purge | Effect::Extend(_) => {
+            Effect::Forget | Effect::Purge | Effect::Extend(_) => {
                 unreachable!("the caller knows the letter and the lease")
             }
         }

@@ -1,4 +1,4 @@
-//! `duly get` and `duly fire`: show a timer, and make it due now.
+//! `duly get`, `duly fire` and `duly forget`: show a timer, make it due now, remove what is left of it.
 
 use reqwest::Method;
 
@@ -18,6 +18,12 @@ pub(crate) async fn run(timer: TimerArg, session: &Session) -> Outcome {
 /// Makes the timer due now.
 pub(crate) async fn fire(timer: TimerArg, session: &Session) -> Outcome {
     let below = ["timers", timer.id.as_str(), "fire"];
+    show(session, session.http.post(&timer.named.namespace, &below)).await
+}
+
+/// Removes all that is left of the ended timer.
+pub(crate) async fn forget(timer: TimerArg, session: &Session) -> Outcome {
+    let below = ["timers", timer.id.as_str(), "forget"];
     show(session, session.http.post(&timer.named.namespace, &below)).await
 }
 

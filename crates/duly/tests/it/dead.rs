@@ -31,6 +31,10 @@ fn dead_letters_are_listed_redriven_and_purged() {
     assert_eq!(server.run(&["dead", "purge", "n", "--all"]).ok(), "0 purged\n");
     server.run(&["dead", "purge", "n", "--id", "nobody"]).refused(1);
     dead_letters(&server, &["d"]);
+    let removed = server.json(&["forget", "n", "d"]);
+    assert_eq!((&removed["tombstones"], &removed["dead_letters"]), (&0.into(), &1.into()));
+    assert!(server.run(&["forget", "n", "b"]).refused(1).contains("cancel it"));
+    dead_letters(&server, &["d"]);
     for command in ["cancel", "fire"] {
         let message = server.run(&[command, "n", "d"]).refused(1);
         assert!(message.contains("a dead letter") && message.contains("`duly dead redrive`"));

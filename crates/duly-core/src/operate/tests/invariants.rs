@@ -20,6 +20,7 @@ enum Step {
     Overdue,
     Redrive(u64),
     Purge,
+    Forget,
     Claim,
     Settle(SettleVerdict),
     LoseLease,
@@ -60,6 +61,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => Just(Step::Overdue),
         2 => (0_u64..2_000).prop_map(Step::Redrive),
         1 => Just(Step::Purge),
+        1 => Just(Step::Forget),
         8 => Just(Step::Claim),
         8 => verdicts().prop_map(Step::Settle),
         1 => Just(Step::LoseLease),
@@ -151,6 +153,10 @@ impl Place {
                 self.letters.push(*timer);
             }
             Effect::Purge => drop(self.letters.pop().expect("there is one")),
+            Effect::Forget => {
+                prop_assert!(self.live.is_none(), "P4: no pending timer is forgotten");
+                prop_assert!(self.tombstone.take().is_some(), "there is one");
+            }
             Effect::Extend(_) => prop_assert!(self.held.is_some()),
         }
         Ok(())
@@ -265,6 +271,7 @@ impl Place {
             Step::Fire => Operation::Fire { id: id() },
             Step::Overdue => Operation::DeadLetter { id: id(), if_due_by: at(NOW_MS + self.ms) },
             Step::Redrive(ms) => Operation::Redrive { letter, delay: Millis::from_ms(ms) },
+            Step::Forget => Operation::Forget { id: id() },
             _ => Operation::Purge { letter },
         }
     }

@@ -165,6 +165,7 @@ fn timers(given: &CallInputs) -> Vec<Call> {
         call("PATCH", one, Sent::Document(patch)),
         asking(call("DELETE", one, Sent::Nothing), "if_revision=1"),
         post("/v1/namespaces/{namespace}/timers/{id}/fire", json!({})),
+        post("/v1/namespaces/{namespace}/timers/{id}/forget", json!({})),
         post(batch, json!({"operations": operations})),
         asking(call("POST", batch, Sent::Lines(operations)), "results=errors"),
         post(

@@ -137,6 +137,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", REDRIVE, "{\"all\":true,\"delay\":\"31d\"}", 400, INVALID, ("delay", "\"31d\"", "from 0s to 30d")),
     ("POST", PURGE, "{\"all\":true,\"delay\":\"1ms\"}", 400, INVALID, ("delay", "\"delay\"", "known here")),
     ("POST", PURGE, "{}", 400, INVALID, ("body", "", "exactly one of ids, delivery_ids, all")),
+    ("POST", "/v1/namespaces/none/timers/t/forget", "{}", 404, "not_found", NONE),
     ("POST", "/v1/namespaces/none/dead/purge", "{\"all\":true}", 404, "not_found", NONE),
 
     // Namespaces.

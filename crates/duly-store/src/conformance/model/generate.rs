@@ -173,6 +173,7 @@ impl OpGenerator {
             14 => OpCommand::RedriveFiring(self.below(10), self.grains(3)),
             15 => OpCommand::DeadLetter(id, self.grains(3)),
             16 => self.import(id, i),
+            _ if self.one_in(3) => OpCommand::Forget(id),
             _ if self.one_in(2) => OpCommand::Purge(id),
             _ => OpCommand::PurgeFiring(self.below(10)),
         }

@@ -109,6 +109,8 @@ pub enum OpCommand {
     Redrive(TimerId, Millis),
     /// Redrive the dead letter of a firing, named by the number of firings that were claimed after it.
     RedriveFiring(u64, Millis),
+    /// Remove the tombstone of an id.
+    Forget(TimerId),
     /// Purge the latest dead letter of an id.
     Purge(TimerId),
     /// Purge the dead letter of a firing, named by the number of firings that were claimed after it.

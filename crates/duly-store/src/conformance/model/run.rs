@@ -127,6 +127,7 @@ fn operation(harness: &dyn Harness, request: &OpCommand, known: &Known) -> Optio
         OpCommand::RedriveFiring(back, delay) => {
             Operation::Redrive { letter: of_firing(back)?, delay }
         }
+        OpCommand::Forget(id) => Operation::Forget { id },
         OpCommand::Purge(id) => Operation::Purge { letter: latest(&id) },
         OpCommand::PurgeFiring(back) => Operation::Purge { letter: of_firing(back)? },
     })

@@ -179,6 +179,10 @@ fn many(namespace: String) -> Vec<Message> {
         message("/duly.v1.Timers/CancelMany", &cancel),
         message("/duly.v1.Timers/Redrive", &redrive),
         message("/duly.v1.Timers/Purge", &purge),
+        message(
+            "/duly.v1.Timers/Forget",
+            &v1::ForgetRequest { namespace: namespace(), id: "dead".into() },
+        ),
         message("/duly.v1.Timers/DeadLetterOverdue", &give_up),
     ]
 }
