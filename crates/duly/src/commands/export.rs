@@ -1,5 +1,6 @@
 //! `duly export`: writes namespaces with their timers and dead letters as lines, for `duly import`.
 
+pub(crate) mod checksum;
 pub(crate) mod line;
 mod target;
 
@@ -15,6 +16,7 @@ use serde_json::{json, value::RawValue};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
+    checksum::Sum,
     line::{ExportLine, NamespaceEnd, NamespaceHead},
     target::Target,
 };
@@ -35,7 +37,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Delivery ids, attempts and history are exported, so receivers recognise repeated deliveries of the
 /// other server. Lease tokens, ended timers and signing secrets are not exported. The file contains
 /// payloads and the credentials in the headers of destinations: keep it as safe as those. The file
-/// appears only when it is complete, and it contains the counts of its timers and dead letters.
+/// appears only when it is complete. It contains the counts of its timers and dead letters, and a
+/// checksum, which an import verifies.
 ///
 /// To move without firing anything twice, stop the programs that schedule and cancel, and use --drain.
 #[derive(clap::Args)]
@@ -88,6 +91,7 @@ struct Exported {
 struct Export<'a> {
     session: &'a Session,
     target: Target,
+    sum: Sum,
     progress: Progress,
 }
 
@@ -100,7 +104,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         args.namespaces.clone()
     };
     let (target, progress) = (Target::open(&args.to)?, Progress::new(session.printer));
-    let mut export = Export { session, target, progress };
+    let mut export = Export { session, target, sum: Sum::default(), progress };
     let written = tokio::select! {
         written = export.write_all(&args, &names) => written,
         // If the signal itself ended the process, secrets would stay behind in an unfinished file.
@@ -148,7 +152,18 @@ impl Export<'_> {
             }
             exported.push(self.write(name).await?);
         }
+        let trailer = Some(self.sum.end());
+        self.line(&ExportLine { trailer, ..ExportLine::default() })?;
         Ok(exported)
+    }
+
+    /// Writes a line.
+    fn line(&mut self, line: &ExportLine) -> Outcome {
+        let line = serde_json::to_vec(line).map_err(|error| {
+            Failure::new(format_args!("a line of the export cannot be written: {error}"))
+        })?;
+        self.sum.add(&line);
+        self.target.line(&line)
     }
 
     /// Pauses a namespace and waits until nothing of it is in flight.
@@ -196,12 +211,10 @@ impl Export<'_> {
                 let page: Page = call.query(&query).send().await?.parse()?;
                 if let Some(raw) = page.namespace.filter(|_| place == 0) {
                     is_paused = self.warn_unless_paused(&raw)?;
-                    self.target
-                        .line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;
+                    self.line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;
                 }
                 for timer in page.timers {
-                    self.target
-                        .line(&ExportLine { timer: Some(timer), ..ExportLine::default() })?;
+                    self.line(&ExportLine { timer: Some(timer), ..ExportLine::default() })?;
                     written[place] += 1;
                 }
                 let done = written.iter().sum();
@@ -212,8 +225,9 @@ impl Export<'_> {
             }
         }
         let [timers, dead] = written;
-        let end = NamespaceEnd { namespace: namespace.to_string(), timers, dead };
-        self.target.line(&ExportLine { end: Some(end.clone()), ..ExportLine::default() })?;
+        let end = NamespaceEnd { namespace: namespace.to_string(), timers, dead, trailer: false };
+        let line = NamespaceEnd { trailer: true, ..end.clone() };
+        self.line(&ExportLine { end: Some(line), ..ExportLine::default() })?;
         let after = namespace::counts(self.session, namespace).await?;
         if (after.pending, after.dead) != (timers, dead) {
             self.progress.clear();
@@ -272,7 +286,7 @@ fn print_summary(args: &Args, exported: &[Exported], session: &Session) -> Outco
 
 impl Exported {
     fn sentence(&self) -> String {
-        let NamespaceEnd { namespace, timers, dead } = &self.end;
+        let NamespaceEnd { namespace, timers, dead, trailer: _ } = &self.end;
         let timers = text::count(*timers, "timer");
         let dead_letters = text::count(*dead, "dead letter");
         let paused = if self.paused { "; it is paused" } else { "" };

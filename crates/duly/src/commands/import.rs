@@ -10,7 +10,7 @@ mod target_namespace;
 
 use std::{
     fs,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -26,9 +26,12 @@ use crate::{
     Outcome,
     args::{input, values},
     cli::Session,
-    commands::export::line::{ExportLine, NamespaceHead},
+    commands::export::{
+        checksum::{Check, Checked},
+        line::{ExportLine, NamespaceHead},
+    },
     failure::Failure,
-    output::{Progress, Tone, text},
+    output::{Progress, Tone, text, warn},
 };
 
 /// Import timers and dead letters that `duly export` wrote
@@ -37,6 +40,9 @@ use crate::{
 /// stays as it is. So an interrupted import can be repeated, and a timer that was cancelled here does
 /// not come back. Refused lines are printed with their number, and the import continues. Exit code 1 if
 /// any was refused.
+///
+/// The file has a checksum. A file that is not as it was exported is refused, and nothing is imported. From
+/// stdin, the lines are imported as they come, and a difference is reported at the end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The file of `duly export`, `-` for stdin
@@ -58,6 +64,8 @@ struct Import<'a> {
     batch: Batch,
     counts: Counts,
     progress: Progress,
+    /// The check of the lines so far, if the file was not checked before.
+    check: Option<Check>,
     /// Steps for the operator to do by hand afterwards.
     notes: Vec<String>,
 }
@@ -66,22 +74,82 @@ struct Import<'a> {
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let source = input::open(&args.file, "timers")?;
     let total = fs::metadata(&args.file).ok().filter(|_| args.file != Path::new("-"));
+    let is_readable_twice = total.as_ref().is_some_and(fs::Metadata::is_file);
     let total = total.map(|metadata| metadata.len());
+    let name = text::line(&input::name(&args.file));
+    if is_readable_twice {
+        let lines = Lines::new(input::open(&args.file, "timers")?);
+        match verify(lines).map_err(|e| input::unreadable(&args.file, "timers", &e))? {
+            Checked::Whole => {}
+            Checked::Unknown => warn(&unknown(&name)),
+            Checked::Differs(cause) => return Err(refused(&name, &cause)),
+        }
+    }
     let mut lines = Lines::new(source);
     let mut import = Import {
         args: &args,
         session,
-        name: text::line(&input::name(&args.file)),
+        name,
         section: None,
         batch: Batch::default(),
         counts: Counts::default(),
         progress: Progress::new(session.printer),
+        check: (!is_readable_twice).then(Check::default),
         notes: Vec::new(),
     };
     let ended = import.read(&mut lines, total).await;
     import.progress.clear();
     ended?;
-    import.print_summary()
+    let checked = import.check.take().map(|check| check.end(lines.number()));
+    let summary = import.print_summary();
+    match checked {
+        Some(Checked::Differs(cause)) => Err(differed(&import.name, &cause)),
+        Some(Checked::Unknown) => {
+            warn(&unknown(&import.name));
+            summary
+        }
+        Some(Checked::Whole) | None => summary,
+    }
+}
+
+/// Checks a file before it is imported.
+fn verify(mut lines: Lines<impl Read>) -> io::Result<Checked> {
+    let mut check = Check::default();
+    while let Some(text) = lines.next()? {
+        check.add(lines.number(), text.whole());
+    }
+    Ok(check.end(lines.number()))
+}
+
+fn unknown(name: &str) -> String {
+    format!(
+        "{name} has no checksum, since an older version of duly wrote it: a changed line in it is not \
+         noticed"
+    )
+}
+
+/// Returns the failure for a file of which nothing is imported.
+fn refused(name: &str, cause: &str) -> Failure {
+    Failure::coded(
+        "file_differs",
+        format_args!(
+            "{name} is not as it was exported: {cause}. Nothing was imported. Copy the file again, or \
+             export again. If both are impossible, `duly import -` with the file as stdin imports the \
+             lines that can be read, the changed ones too"
+        ),
+    )
+}
+
+/// Returns the failure for lines that were imported while they were read.
+fn differed(name: &str, cause: &str) -> Failure {
+    Failure::coded(
+        "file_differs",
+        format_args!(
+            "{name} is not as it was exported: {cause}. The lines that could be read were imported, as \
+             counted above, and changed ones as they are in the file. Compare the counts with `duly \
+             namespace stats`, export again and import that: existing timers stay as they are"
+        ),
+    )
 }
 
 impl Import<'_> {
@@ -93,6 +161,9 @@ impl Import<'_> {
             let Some(text) = next else {
                 return self.close(number).await;
             };
+            if let Some(check) = &mut self.check {
+                check.add(number, text.whole());
+            }
             self.take(number, text).await?;
             let timers = text::count(self.counts.done(), "timer");
             self.progress.show(lines.read_bytes(), total, &format!("{timers} processed"));
@@ -108,14 +179,16 @@ impl Import<'_> {
             }),
         };
         match line {
-            Ok(ExportLine { namespace: Some(raw), timer: None, end: None }) => {
+            Ok(ExportLine { namespace: Some(raw), timer: None, end: None, trailer: None }) => {
                 self.close(number).await?;
                 self.open(number, raw.get()).await
             }
-            Ok(ExportLine { namespace: None, timer: Some(timer), end: None }) => {
+            Ok(ExportLine { namespace: None, timer: Some(timer), end: None, trailer: None }) => {
                 self.timer(number, timer).await
             }
-            Ok(ExportLine { namespace: None, timer: None, end: Some(end) }) => {
+            // The check reads it.
+            Ok(ExportLine { namespace: None, timer: None, end: None, trailer: Some(_) }) => Ok(()),
+            Ok(ExportLine { namespace: None, timer: None, end: Some(end), trailer: None }) => {
                 self.flush().await?;
                 let fault = match self.section.take() {
                     Some(section) => section.end(number, &end),
@@ -127,7 +200,8 @@ impl Import<'_> {
                 if let Some(section) = &mut self.section {
                     section.damaged += 1;
                 }
-                let allowed = "it must have exactly one of namespace, timer, end".to_owned();
+                let allowed =
+                    "it must have exactly one of namespace, timer, end, trailer".to_owned();
                 self.failed(&Fault::of(number, other.err().unwrap_or(allowed)))
             }
         }

@@ -98,7 +98,7 @@ fn p7_a_namespace_is_drained_and_moves_whole() {
     assert_eq!(ran.stderr, "", "at rest: nothing to warn of");
     let said = ran.ok();
     assert!(said.contains("orders  4 timers and 1 dead letter exported; it is paused"), "{said}");
-    assert_eq!(place.lines().len(), 7);
+    assert_eq!(place.lines().len(), 8);
     assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1);
 
     let new = Server::start();
@@ -137,10 +137,14 @@ fn p4_repeated_import_keeps_cancelled_timers_cancelled() {
     // A truncated file: it has the beginning and no end.
     let whole = place.lines();
     place.write(&whole[..3]);
-    let ran = import(&new, &place, &["--create-namespaces"]);
+    let message = import(&new, &place, &["--create-namespaces"]).refused(1);
+    assert!(message.contains("ends after line 3 without its last line"), "{message}");
+    assert_eq!(new.json(&["namespace", "list"])["namespaces"], json!([]), "nothing is imported");
+    let cut = whole[..3].join("\n");
+    let ran = new.run_with_stdin(&["import", "-", "--create-namespaces"], cut.as_bytes());
     assert!(ran.stdout.contains(":3: the export of orders ends here"), "{ran:?}");
     assert!(ran.stdout.contains("2 imported"), "{ran:?}");
-    ran.refused(1);
+    assert!(ran.refused(1).contains("it is truncated"), "reported at the end");
     place.write(&whole);
     let said = import(&new, &place, &[]).ok();
     assert!(said.contains("3 imported, 2 existing"), "{said}");
@@ -163,7 +167,11 @@ fn damaged_lines_are_numbered_and_the_import_continues() {
     let (old, _) = filled();
     let place = Place::new();
     export(&old, &place, &[]).ok();
+    // As an older version wrote it, without a checksum.
     let mut lines = place.lines();
+    lines.pop();
+    let end = lines.last_mut().expect("the end of the namespace");
+    *end = end.replace(",\"trailer\":true", "");
     lines[1].truncate(20);
     lines[2] = lines[2].replacen("\"revision\":1", "\"revision\":0", 1);
     lines.insert(3, String::new());
@@ -171,6 +179,7 @@ fn damaged_lines_are_numbered_and_the_import_continues() {
     place.write(&lines);
     let new = Server::start();
     let ran = import(&new, &place, &["--create-namespaces"]);
+    assert!(ran.stderr.contains("has no checksum, since an older version"), "{ran:?}");
     let name = place.name();
     for start in [
         format!("{name}:2: not a line of an export"),
@@ -180,7 +189,7 @@ fn damaged_lines_are_numbered_and_the_import_continues() {
         assert!(ran.stdout.lines().any(|line| line.starts_with(&start)), "{start}: {ran:?}");
     }
     assert!(ran.stdout.contains("3 imported, 0 existing, 4 failed"), "one too many: {ran:?}");
-    ran.refused(1);
+    assert_eq!(ran.code, Some(1));
     let ran = new.run(&["--output", "json", "import", name]);
     let answers: Vec<Value> =
         ran.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -188,6 +197,40 @@ fn damaged_lines_are_numbered_and_the_import_continues() {
     assert_eq!(numbers, [2, 5, 3, 9]);
     assert_eq!(answers[0]["error"]["code"], "damaged_line");
     assert_eq!(answers[2]["error"]["code"], "invalid_argument");
+}
+
+#[test]
+fn p11_a_file_that_was_changed_is_refused_whole() {
+    let (old, _) = filled();
+    let place = Place::new();
+    export(&old, &place, &[]).ok();
+    let (whole, new) = (place.lines(), Server::start());
+    let changed = |change: fn(&mut Vec<String>)| {
+        let mut lines = whole.clone();
+        change(&mut lines);
+        lines
+    };
+    for (lines, cause) in [
+        (
+            changed(|lines| lines[1] = lines[1].replacen(r#""id":""#, r#""id":"x"#, 1)),
+            "was changed",
+        ),
+        (changed(|lines| drop(lines.remove(2))), "missing or doubled"),
+        (changed(|lines| lines.insert(2, lines[1].clone())), "missing or doubled"),
+        (changed(|lines| lines[2].truncate(20)), "line 3 is not a line of an export"),
+        (changed(|lines| lines.truncate(7)), "truncated"),
+    ] {
+        place.write(&lines);
+        let message = import(&new, &place, &["--create-namespaces"]).refused(1);
+        assert!(message.contains(cause) && message.contains("Nothing was imported"), "{message}");
+        assert!(message.contains("export again"), "the remedy: {message}");
+        assert_eq!(new.json(&["namespace", "list"])["namespaces"], json!([]), "{cause}");
+    }
+    let lines =
+        changed(|lines| lines[1] = lines[1].replacen(r#""id":""#, r#""id":"x"#, 1)).join("\n");
+    let ran = new.run_with_stdin(&["import", "-", "--create-namespaces"], lines.as_bytes());
+    assert!(ran.stdout.contains("5 imported"), "{ran:?}");
+    assert!(ran.refused(1).contains("stdin is not as it was exported"), "reported at the end");
 }
 
 #[test]
@@ -285,7 +328,7 @@ fn one_namespace_that_fails_does_not_block_the_others() {
     }
     let place = Place::new();
     old.run(&["export", "--all", "--drain", "--to", place.name()]).ok();
-    assert_eq!(place.lines().len(), 3 * 2 + 1_503);
+    assert_eq!(place.lines().len(), 3 * 2 + 1_503 + 1);
     let new = Server::start();
     for name in ["first", "second"] {
         new.run(&["namespace", "put", name]).ok();
@@ -306,8 +349,14 @@ fn an_export_goes_through_a_pipe() {
     let lines = old.run(&["export", "orders", "--to", "-"]).ok();
     let ran = old.run(&["export", "orders", "--to", "-", "--drain", "--drain-timeout", "0"]);
     assert_eq!(ran.stdout, "", "{ran:?}");
-    let end: Value = serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
-    assert_eq!(end, json!({"end": {"namespace": "orders", "timers": 4, "dead": 1}}));
+    let last: Vec<Value> = lines
+        .lines()
+        .skip(6)
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let end = json!({"namespace": "orders", "timers": 4, "dead": 1, "trailer": true});
+    assert_eq!(last[0], json!({ "end": end }));
+    assert_eq!(last[1]["trailer"]["lines"], 7);
     let new = Server::start();
     let ran = new.run_with_stdin(&["import", "-", "--create-namespaces"], lines.as_bytes());
     assert!(ran.ok().starts_with("stdin: 5 imported"));

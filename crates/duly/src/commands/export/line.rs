@@ -3,11 +3,14 @@
 //! ```text
 //!   {"namespace":{"name":"orders","settings":{…},…}}
 //!   {"timer":{"id":"order:1",…}}                        pending timers, then dead letters
-//!   {"end":{"namespace":"orders","timers":1,"dead":0}}  without it the file is truncated
+//!   {"end":{"namespace":"orders","timers":1,"dead":0,"trailer":true}}
+//!   {"trailer":{"lines":3,"sha256":"…"}}                over all lines before it; the last line
 //! ```
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use super::checksum::Trailer;
 
 /// A line. Exactly one of its fields is set.
 #[derive(Default, Deserialize, Serialize)]
@@ -22,6 +25,9 @@ pub(crate) struct ExportLine {
     /// The end of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<NamespaceEnd>,
+    /// The last line, behind all namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trailer: Option<Trailer>,
 }
 
 /// The end of a namespace, with the number of its lines.
@@ -34,6 +40,9 @@ pub(crate) struct NamespaceEnd {
     pub(crate) timers: u64,
     /// Dead letters.
     pub(crate) dead: u64,
+    /// `true`: the file ends with a trailer. Files of older versions have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) trailer: bool,
 }
 
 /// The part of a namespace's line that is read, here and at a server.

@@ -15,7 +15,6 @@ use std::{
 };
 
 use rustix::fs::FlockOperation;
-use serde::Serialize;
 
 use crate::{Outcome, failure::Failure, output::warn};
 
@@ -72,8 +71,8 @@ impl Target {
         matches!(self, Self::File(_))
     }
 
-    /// Writes a line.
-    pub(super) fn line(&mut self, line: &impl Serialize) -> Outcome {
+    /// Writes a line, without its line end.
+    pub(super) fn line(&mut self, line: &[u8]) -> Outcome {
         match self {
             Self::Stdout(writer) => Ok(write(writer, line)?),
             Self::File(file) => {
@@ -144,8 +143,8 @@ impl Drop for Unfinished {
     }
 }
 
-fn write(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *writer, line)?;
+fn write(writer: &mut impl Write, line: &[u8]) -> io::Result<()> {
+    writer.write_all(line)?;
     writer.write_all(b"\n")
 }
 

@@ -24,6 +24,16 @@ pub(super) enum Text {
     TooLong,
 }
 
+impl Text {
+    /// Returns the line, if it is not too long.
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        match self {
+            Self::Whole(line) => Some(line),
+            Self::TooLong => None,
+        }
+    }
+}
+
 impl<R: Read> Lines<R> {
     /// Returns the lines of a source.
     pub(super) fn new(source: R) -> Self {
