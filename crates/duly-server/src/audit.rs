@@ -8,7 +8,8 @@
 //! 1. A line names the key, the address, the operation and the namespace. It has no ids, payloads or secrets.
 //! 2. A call that is cancelled has a line too: its change may be made all the same.
 //! 3. Queues are bounded. While a line cannot be written they fill, and then lines are dropped and counted.
-//!    With `audit.required` the call is refused instead, before it changes anything. Of callers without a key
+//!    With `audit.required` the call is refused instead, before it changes anything. A revocation of a key
+//!    alone is never refused: its line waits or is lost like others, and the store has its entry. Of callers without a key
 //!    only [`UNKNOWN_MAX`] lines a second are written: they must not push the others out.
 //! 4. The store has only what administrators have done, and only if keys are required. Calls that were refused
 //!    or not admitted are not there, for the same reason.
@@ -35,7 +36,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     auth::{Identity, Rule},
-    call::{self, SharedNotes},
+    call::{self, CallNotes, SharedNotes},
     config::AuditLevel,
     problem::Problem,
 };
@@ -52,6 +53,8 @@ const ENTRIES_MAX: usize = 10_000;
 const GATHER: Duration = Duration::from_millis(200);
 /// Time until entries that could not be written are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Operations that can revoke a key.
+const REVOCATIONS: [&str; 2] = ["DELETE /v1/keys/{id}", "PATCH /v1/keys/{id}"];
 /// Longest wait for the last lines at the end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -218,10 +221,20 @@ impl Audit {
             AuditLevel::Changes => facts.is_change || is_transfer,
             AuditLevel::Denied => false,
         };
+        let mut notes = CallNotes::default();
         let permit = match &self.0.file {
             Some(file) if self.0.is_required && has_line && facts.is_admitted => {
-                self.check_writable()?;
-                Some(file.clone().try_reserve_owned().map_err(|_| unwritable())?)
+                let reserved = self
+                    .check_writable()
+                    .and_then(|()| file.clone().try_reserve_owned().map_err(|_| unwritable()));
+                match reserved {
+                    Ok(permit) => Some(permit),
+                    Err(_) if REVOCATIONS.contains(&&*facts.operation) => {
+                        notes.may_only_revoke = true;
+                        None
+                    }
+                    Err(problem) => return Err(problem),
+                }
             }
             _ => None,
         };
@@ -247,7 +260,7 @@ impl Audit {
             audit: self.clone(),
             permit,
             record,
-            notes: SharedNotes::default(),
+            notes: Arc::new(Mutex::new(notes)),
             now: facts.now,
             has_line,
             is_administrative,
@@ -472,9 +485,10 @@ fn dropped(target: &'static str, lines: u64) {
     counter!(names::AUDIT_DROPPED_TOTAL, "target" => target).increment(lines);
 }
 
-fn unwritable() -> Problem {
-    let detail = "the audit log cannot be written, and audit.required refuses calls without a line: an \
-                  operator must see to the disk of audit.file";
+/// Returns the refusal of a call that can have no line.
+pub(crate) fn unwritable() -> Problem {
+    let detail = "the audit log cannot be written, and audit.required refuses calls without a line, except \
+                  those that only delete or disable a key: an operator must see to the disk of audit.file";
     Problem::temporary(Code::Unavailable, detail)
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct CallNotes {
     pub(crate) items: u64,
     /// `true`: the caller may not know of the namespace, or lacks a right to a part of the call.
     pub(crate) is_denied: bool,
+    /// `true`: it has no line in the audit log that is required, so it may do nothing but revoke a key.
+    pub(crate) may_only_revoke: bool,
 }
 
 /// Notes something about the present call, if it is audited.
@@ -50,6 +52,14 @@ pub(crate) fn note(note: impl FnOnce(&mut CallNotes)) {
         }
     };
     CONTEXT.try_with(noted).ok();
+}
+
+/// Returns `true` if the present call may do nothing but revoke a key.
+pub(crate) fn may_only_revoke() -> bool {
+    let noted = |context: &Context| {
+        context.scope.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
+    };
+    CONTEXT.try_with(noted).unwrap_or(false)
 }
 
 /// Returns the caller of the present call; outside of a call one who may do nothing.

@@ -1,11 +1,13 @@
-//! Files that a configuration names: certificates, keys, secrets.
+//! Files that a configuration names: certificates, keys, secrets, logs.
 //!
-//! Such a file is read at the start and again while the server runs. A pipe would hold up the reader for ever, and a huge
-//! file would take the memory. Both are refused.
+//! A file that is read is read at the start and again while the server runs. A pipe would hold up the reader for ever, and a huge
+//! file would take the memory. Both are refused. A file that is appended to must be a regular one too, or a stream of the
+//! process.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -34,6 +36,44 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(refused(format!("more than {} MiB", FILE_BYTES_MAX >> 20)));
     }
     Ok(bytes)
+}
+
+/// Returns `true` for the path of a stream that the process has already, such as `/dev/stdout`.
+pub fn is_stream(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr"].iter().any(|stream| path == Path::new(stream))
+        || ["/dev/fd", "/proc/self/fd"].iter().any(|folder| path.starts_with(folder))
+}
+
+/// Checks that the file at this path, if there is one, can be appended to.
+///
+/// # Errors
+/// Errors of the system, and [`io::ErrorKind::InvalidInput`] for a pipe, a folder or a device, unless it is
+/// a [stream](is_stream) of the process. The error does not name the file.
+pub fn check_appendable(path: &Path) -> io::Result<()> {
+    if is_stream(path) || std::fs::metadata(path)?.is_file() { Ok(()) } else { Err(irregular()) }
+}
+
+/// Opens a file to append to it, and creates it if there is none.
+///
+/// # Errors
+/// As [`check_appendable`].
+pub fn open_to_append(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match check_appendable(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    options.append(true).create(true);
+    if is_stream(path) {
+        return options.open(path);
+    }
+    // A pipe may have taken the place since.
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(irregular()) }
+}
+
+fn irregular() -> io::Error {
+    let reason = "not a regular file: name a file, or /dev/stdout";
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
 /// Reads a file of text.

@@ -48,8 +48,7 @@ impl AuditFile {
         is_writable: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let file = open(&path)?;
-        let is_rotated =
-            file.metadata()?.is_file() && !path.starts_with("/dev") && !path.starts_with("/proc");
+        let is_rotated = file.metadata()?.is_file() && !duly_tls::files::is_stream(&path);
         let looked_at = Instant::now();
         Ok(Self { path, file, is_rotated, bytes_max, files_max, is_writable, looked_at })
     }
@@ -156,7 +155,7 @@ impl AuditFile {
 
 /// Opens a file to append to it. It is created for its owner alone.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    duly_tls::files::open_to_append(path, OpenOptions::new().mode(0o600))
 }
 
 /// Returns the name of an earlier file.
@@ -168,7 +167,24 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::fs::symlink, process::Command};
+
     use super::*;
+
+    #[test]
+    fn a_pipe_a_folder_or_a_device_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+        symlink(path("pipe"), path("link")).unwrap();
+        let paths = [path("pipe"), path("link"), path(""), PathBuf::from("/dev/full")];
+        for path in paths {
+            let is_writable = Arc::new(AtomicBool::new(true));
+            let error = AuditFile::open(path.clone(), 20, 3, is_writable).unwrap_err();
+            assert!(error.to_string().contains("not a regular file"), "{path:?}: {error}");
+        }
+        assert!(!path("link").metadata().unwrap().is_file(), "the pipe is left as it is");
+    }
 
     fn file(path: &Path, files_max: usize) -> AuditFile {
         let is_writable = Arc::new(AtomicBool::new(true));

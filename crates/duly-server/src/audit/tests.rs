@@ -154,7 +154,9 @@ fn records_above(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_required_log_that_cannot_be_written_refuses_changes() {
-    let full = Path::new("/dev/full");
+    let device = fs::File::options().write(true).open("/dev/full").unwrap();
+    let full = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&device));
+    let full = Path::new(&full);
     let required = AuditOptions { is_required: true, ..options(Some(full), AuditLevel::Changes) };
     for (options, is_refused) in
         [(required, true), (options(Some(full), AuditLevel::Changes), false)]
@@ -179,7 +181,36 @@ async fn a_required_log_that_cannot_be_written_refuses_changes() {
         assert_eq!(found.is_none(), is_refused, "a refused call changes nothing");
         let (status, _) = call_http(app, ("GET", "/v1/namespaces/first"), Some(&admin), "").await;
         assert_eq!(status, 200, "reads get no line");
+        revocations_pass(app, &admin, is_refused).await;
     }
+}
+
+/// A revocation of a key passes, and no other change of one.
+async fn revocations_pass(app: &App, admin: &PresentedKey, is_refused: bool) {
+    let all = Actions::all();
+    let stored = async || app.store.read_access(u64::MAX).await.unwrap().unwrap();
+    for key in [key(1, all, &["*"]), key(2, all, &["a"]), key(3, all, &["*"])] {
+        let put = AccessChange::Put(Box::new(key));
+        let seen = stored().await.version;
+        app.store.change_access(seen, put, ChangeOrigin::Offline).await.unwrap().unwrap();
+    }
+    app.auth.use_records(stored().await);
+    let path = |digit| format!("/v1/keys/{}", presented(digit).id);
+    let patch = async |body| {
+        let (status, body) = call_http(app, ("PATCH", &path(2)), Some(admin), body).await;
+        (status.as_u16(), body)
+    };
+    let widened = if is_refused { 503 } else { 200 };
+    for body in [r#"{"disabled":false}"#, r#"{"disabled":true,"name":"x"}"#, r#"{"networks":null}"#]
+    {
+        let (status, text) = patch(body).await;
+        assert_eq!(status, widened, "{body}: {text}");
+    }
+    assert_eq!(patch(r#"{"disabled":true}"#).await.0, 200);
+    assert_eq!(call_http(app, ("DELETE", &path(3)), Some(admin), "").await.0.as_u16(), 204);
+    let records = stored().await;
+    assert!(records.keys[&presented(2).id].disabled, "it permits nothing any more");
+    assert!(!records.keys.contains_key(&presented(3).id));
 }
 
 #[tokio::test(flavor = "multi_thread")]

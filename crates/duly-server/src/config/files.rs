@@ -4,7 +4,7 @@
 //!
 //! Apart from the rest, since `config show` shows a configuration also where the files do not exist.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
@@ -139,10 +139,10 @@ fn one_line(path: &Path) -> Result<Option<String>, String> {
 /// Checks that a file is at a path, or can be made there.
 fn place_of_file(path: &Path) -> Result<(), String> {
     let directory = path.parent().is_some_and(Path::is_dir);
-    match (path.is_dir(), directory) {
-        (true, _) => Err("a directory".to_owned()),
-        (false, false) => Err("its directory does not exist".to_owned()),
-        (false, true) => Ok(()),
+    match files::check_appendable(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+        Ok(()) | Err(_) if !directory => Err("its directory does not exist".to_owned()),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -148,6 +148,10 @@ pub(crate) async fn patch_key(
     if patch == PatchKeyRequest::default() && nulls.is_empty() {
         return Err(Invalid::new("body", "{}", "an object with a field to change").into());
     }
+    let revocation = PatchKeyRequest { disabled: Some(true), ..PatchKeyRequest::default() };
+    if call::may_only_revoke() && (patch != revocation || !nulls.is_empty()) {
+        return Err(crate::audit::unwritable());
+    }
     if let Some(name) = nulls.iter().find(|name| !["expires_at", "networks"].contains(&&***name)) {
         return Err(Invalid::new(name, "null", "a value, or left out").into());
     }
