@@ -29,6 +29,7 @@ use crate::{
     json_file::{self, JsonFile, JsonPair},
     manifest::{self, Manifest},
     open::OpenError,
+    shell::Progress,
 };
 
 /// Name of the file.
@@ -47,7 +48,11 @@ const PAIR: JsonPair = JsonPair {
 pub(crate) struct AccessFile {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    records: Mutex<AccessRecords>,
+    /// Held only to read or to replace the pointer: a reader never waits for a change and its disk.
+    records: Mutex<Arc<AccessRecords>>,
+    /// Held during a change.
+    changing: Mutex<()>,
+    progress: Arc<Progress>,
     /// Held as long as a change may write.
     _lock: Lock,
 }
@@ -58,6 +63,7 @@ impl AccessFile {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         lock: Lock,
+        progress: Arc<Progress>,
     ) -> Result<Self, OpenError> {
         let records = match read(disk.as_ref()) {
             Ok(records) => records,
@@ -77,12 +83,13 @@ impl AccessFile {
                 "restored keys admit no caller until `duly key confirm` is run"
             );
         }
-        Ok(Self { disk, clock, records: Mutex::new(records), _lock: lock })
+        let (records, changing) = (Mutex::new(Arc::new(records)), Mutex::new(()));
+        Ok(Self { disk, clock, records, changing, progress, _lock: lock })
     }
 
     /// Returns the records.
-    pub(crate) fn records(&self) -> AccessRecords {
-        self.records.lock().clone()
+    pub(crate) fn records(&self) -> Arc<AccessRecords> {
+        Arc::clone(&self.records.lock())
     }
 
     /// Changes the records, durably. Returns `None` if their version is not `seen`.
@@ -92,7 +99,9 @@ impl AccessFile {
         change: AccessChange,
         origin: ChangeOrigin,
     ) -> duly_store::Result<Option<AccessRecords>> {
-        let mut records = self.records.lock();
+        let _changing = self.changing.lock();
+        let _working = self.progress.working(&self.progress.keys);
+        let records = self.records();
         if let Some(reason) = records.damage.clone() {
             return Err(Error::Unavailable { reason, retry_after: Millis::from_secs(60) });
         }
@@ -101,7 +110,7 @@ impl AccessFile {
         }
         let changed = records.changed(change, origin, self.clock.now())?;
         let Err(error) = write(self.disk.as_ref(), &changed) else {
-            records.clone_from(&changed);
+            *self.records.lock() = Arc::new(changed.clone());
             return Ok(Some(changed));
         };
         let reason = format!("the keys could not be written: {error}");
@@ -112,7 +121,9 @@ impl AccessFile {
             }
             found => {
                 // The file has its name already, and may not be durable.
-                *records = found.unwrap_or_else(|_| records.clone());
+                if let Ok(found) = found {
+                    *self.records.lock() = Arc::new(found);
+                }
                 Err(Error::InDoubt { reason })
             }
         }

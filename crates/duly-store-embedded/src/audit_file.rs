@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use crate::{
     disk::{self, Disk},
     json_file::JsonFile,
+    shell::Progress,
 };
 
 /// Name of the file.
@@ -25,12 +26,20 @@ const FILE: JsonFile = JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly
 pub(crate) struct AuditFile {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
+    /// Held only to read or to replace them: a reader never waits for a change and its disk.
     entries: Mutex<AuditEntries>,
+    /// Held during a change.
+    changing: Mutex<()>,
+    progress: Arc<Progress>,
 }
 
 impl AuditFile {
     /// Reads the file.
-    pub(crate) fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> disk::Result<Self> {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        progress: Arc<Progress>,
+    ) -> disk::Result<Self> {
         let mut entries = AuditEntries::default();
         match FILE.load::<Vec<(String, String)>>(disk.as_ref())? {
             None => {}
@@ -45,7 +54,8 @@ impl AuditFile {
                 "file AUDIT is damaged; the audit log in the store begins again"
             ),
         }
-        Ok(Self { disk, clock, entries: Mutex::new(entries) })
+        let (entries, changing) = (Mutex::new(entries), Mutex::new(()));
+        Ok(Self { disk, clock, entries, changing, progress })
     }
 
     /// Returns at most `limit` entries before an id, the newest first.
@@ -55,15 +65,16 @@ impl AuditFile {
 
     /// Adds entries, durably.
     pub(crate) fn append(&self, added: Vec<AuditEntry>) -> duly_store::Result<()> {
-        let mut entries = self.entries.lock();
-        let mut next = entries.clone();
+        let _changing = self.changing.lock();
+        let _working = self.progress.working(&self.progress.audit);
+        let mut next = self.entries.lock().clone();
         next.append(added, self.clock.now());
         let lines: Vec<_> = next.iter().map(|entry| (entry.id.to_string(), entry.line)).collect();
         FILE.save(self.disk.as_ref(), &lines).map_err(|error| Error::Unavailable {
             reason: format!("the audit log could not be written: {error}"),
             retry_after: Millis::from_secs(1),
         })?;
-        *entries = next;
+        *self.entries.lock() = next;
         Ok(())
     }
 }
@@ -84,7 +95,10 @@ mod tests {
     fn entries_survive_and_damage_stops_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_or_create(directory.path()).unwrap());
-        let open = || AuditFile::open(Arc::clone(&disk), Arc::new(SystemClock)).unwrap();
+        let open = || {
+            let disk = Arc::clone(&disk);
+            AuditFile::open(disk, Arc::new(SystemClock), Arc::default()).unwrap()
+        };
         let entry = |random| AuditEntry {
             id: AuditId::new(SystemClock.now(), random),
             line: format!("{{\"n\":{random}}}"),

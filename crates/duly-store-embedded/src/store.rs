@@ -96,13 +96,14 @@ impl EmbeddedStore {
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
-        let (engine, report, access, audit) = open_engine(&disk, options, clock, progress)?;
+        let work = Arc::default();
+        let (engine, report, access, audit) = open_engine(&disk, options, clock, progress, &work)?;
         let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
             wakeups: Arc::new(watch::Sender::new(0)),
             health: Arc::new(Mutex::new(engine.health())),
             terminal: engine.terminal(),
-            progress: Arc::default(),
+            progress: work,
         };
         let thread = shell::start(engine, Arc::clone(&disk), segment_bytes, shared.clone())
             .map_err(OpenError::no_thread)?;
@@ -121,7 +122,8 @@ impl EmbeddedStore {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
-        let (engine, report, access, audit) = open_engine(&disk, options, clock, &mut |_| {})?;
+        let (engine, report, access, audit) =
+            open_engine(&disk, options, clock, &mut |_| {}, &Arc::default())?;
         let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {
@@ -203,12 +205,14 @@ fn open_engine(
     options: Options,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(OpenProgress),
+    work: &Arc<shell::Progress>,
 ) -> std::result::Result<(Engine, OpenReport, Arc<AccessFile>, Arc<AuditFile>), OpenError> {
     options.check().map_err(OpenError::Options)?;
     let lock = disk.lock()?;
     let (engine, report) = Engine::open(Arc::clone(disk), options, Arc::clone(&clock), progress)?;
-    let access = AccessFile::open(Arc::clone(disk), Arc::clone(&clock), lock)?;
-    let audit = AuditFile::open(Arc::clone(disk), clock)?;
+    let work = Arc::clone(work);
+    let access = AccessFile::open(Arc::clone(disk), Arc::clone(&clock), lock, Arc::clone(&work))?;
+    let audit = AuditFile::open(Arc::clone(disk), clock, work)?;
     Ok((engine, report, Arc::new(access), Arc::new(audit)))
 }
 
@@ -406,7 +410,8 @@ impl Store for EmbeddedStore {
 
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         let records = self.access.records();
-        Box::pin(async move { Ok(Some(records).filter(|records| records.version != known)) })
+        let newer = (records.version != known).then(|| AccessRecords::clone(&records));
+        Box::pin(async move { Ok(newer) })
     }
 
     fn change_access(

@@ -22,12 +22,16 @@ pub(crate) struct Progress {
     pub(super) sync: Work,
     /// Work in the background, such as checkpoints.
     pub(super) background: Work,
+    /// Changes of the files of the keys.
+    pub(crate) keys: Work,
+    /// Changes of the file of the audit log.
+    pub(crate) audit: Work,
 }
 
 /// The work of a thread: milliseconds since the creation of the store at which the present piece began, plus one; 0
 /// between two pieces.
 #[derive(Debug, Default)]
-pub(super) struct Work(AtomicU64);
+pub(crate) struct Work(AtomicU64);
 
 struct WorkGuard<'a>(&'a Work);
 
@@ -44,6 +48,8 @@ impl Default for Progress {
             engine: Work::default(),
             sync: Work::default(),
             background: Work::default(),
+            keys: Work::default(),
+            audit: Work::default(),
         }
     }
 }
@@ -59,7 +65,7 @@ impl Progress {
     }
 
     /// Notes that a thread begins a piece of work, until the guard is dropped, also by a panic.
-    pub(super) fn working<'a>(&'a self, work: &'a Work) -> impl Drop + 'a {
+    pub(crate) fn working<'a>(&'a self, work: &'a Work) -> impl Drop + 'a {
         self.begin(work);
         WorkGuard(work)
     }
@@ -90,19 +96,30 @@ impl Progress {
                  disk; check the disk"
             )
         });
-        sync.into_iter().chain(engine).collect()
+        let keys = self.stalled(&self.keys, STALLED_AFTER).map(|seconds| {
+            format!(
+                "the disk has not finished a change of the keys for {seconds} s: a revoked key still works, and \
+                 further changes of keys wait; check the disk"
+            )
+        });
+        sync.into_iter().chain(engine).chain(keys).collect()
     }
 
     /// Returns problems that do not keep the store from serving.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let background = self.stalled(&self.background, BACKGROUND_STALLED_AFTER);
+        let audit = self.stalled(&self.audit, BACKGROUND_STALLED_AFTER).map(|seconds| {
+            format!(
+                "the disk has not finished a change of the audit log for {seconds} s: its entries wait; check the disk"
+            )
+        });
         let warning = background.map(|seconds| {
             format!(
                 "work in the background, such as a checkpoint, has waited for the disk for {seconds} s: the journal \
                  grows meanwhile; check the disk"
             )
         });
-        warning.into_iter().collect()
+        warning.into_iter().chain(audit).collect()
     }
 }
 
