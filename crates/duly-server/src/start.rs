@@ -290,6 +290,10 @@ fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
     tasks
 }
 
+fn makes_progress(store: &dyn Store) -> bool {
+    store.health().stalls.is_empty()
+}
+
 /// Logs that work of the store hangs, and its end, until it is aborted. A call that hangs logs nothing itself.
 async fn log_stalls(store: Arc<dyn Store>) {
     let mut ticks = tokio::time::interval(STALLS_EVERY);
@@ -354,7 +358,7 @@ impl Running {
     /// Returns a function that tells whether the store makes progress, for a watchdog.
     pub fn progress(&self) -> impl Fn() -> bool + Send + 'static {
         let store = Arc::clone(&self.app.store);
-        move || store.health().stalls.is_empty()
+        move || makes_progress(&*store)
     }
 
     /// Returns the number of waiting lease calls.

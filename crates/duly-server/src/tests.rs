@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,8 +17,8 @@ use duly_core::{
 use duly_node::Node;
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{
-    Answer, ClaimRequest, Claimed, Command, Error, Operation, SettleOutcome, Settlement, Store,
-    StoreFuture,
+    Answer, ClaimRequest, Claimed, Command, Error, Health, Operation, SettleOutcome, Settlement,
+    Store, StoreFuture,
     conformance::{ManualClock, StandIn},
     memory::MemoryStore,
     namespaces::Put,
@@ -46,6 +46,8 @@ pub(crate) struct ClaimCounts {
     pub(crate) granted: AtomicUsize,
     pub(crate) failing: AtomicUsize,
     pub(crate) settles_failing: AtomicUsize,
+    /// `true`: the store reports work that hangs.
+    pub(crate) stalled: AtomicBool,
 }
 
 fn fails(count: &AtomicUsize) -> Option<Error> {
@@ -72,6 +74,12 @@ impl StandIn for CountingStore {
             self.1.granted.fetch_add(claimed.firings.len(), Ordering::Relaxed);
             Ok(claimed)
         })
+    }
+
+    fn health(&self) -> Health {
+        let stalled = self.1.stalled.load(Ordering::Relaxed);
+        let stalls = stalled.then(|| "a sync hangs".to_owned()).into_iter().collect();
+        Health { stalls, ..self.0.health() }
     }
 
     fn settle(

@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::{net::SocketAddr, sync::mpsc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{atomic::Ordering, mpsc},
+    time::{Duration, Instant},
+};
 
 use duly_api::v1::{GetClusterRequest, cluster_client::ClusterClient};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, OpenProgress,
     disk::{Fault, SimDisk},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,7 +23,11 @@ use tokio::{
 use tonic_types::StatusExt;
 
 use super::{open::OPENING_TEXT, *};
-use crate::config::{Flag, Source, load};
+use crate::{
+    auth::tests::call_http,
+    config::{Flag, Source, load},
+    tests::TestServer,
+};
 
 /// A data directory, a free port, and a server on both whose store opens on command.
 struct Bench {
@@ -260,4 +269,51 @@ async fn is_freed(address: SocketAddr) {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), freed).await.unwrap();
+}
+
+/// Lines of the log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn readiness_log_and_watchdog_follow_a_stall_of_the_store() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let server = TestServer::start().await;
+    let store = Arc::clone(&server.app.store);
+    let logging = tokio::spawn(log_stalls(Arc::clone(&store)));
+    let logged = async |text: &str| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !String::from_utf8_lossy(&log.0.lock()).contains(text) {
+            assert!(Instant::now() < deadline, "{text:?} is not in the log");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    for (stalled, status, line) in [
+        (false, 200, ""),
+        (true, 503, "the store makes no progress"),
+        (false, 200, "the store makes progress again"),
+    ] {
+        server.claims.stalled.store(stalled, Ordering::Relaxed);
+        let (found, body) = call_http(&server.app, ("GET", "/readyz"), None, "").await;
+        assert_eq!(found.as_u16(), status, "{body}");
+        let reasons = if stalled { json!(["a sync hangs"]) } else { Value::Null };
+        assert_eq!(body["reasons"], reasons);
+        assert_eq!(makes_progress(&*store), !stalled, "as the watchdog asks");
+        logged(line).await;
+    }
+    logging.abort();
 }

@@ -50,6 +50,10 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         self.behind().remove_idle(from, waited)
     }
+    /// See [`Store::health`].
+    fn health(&self) -> Health {
+        self.behind().health()
+    }
     /// See [`Store::recount`].
     fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
         self.behind().recount()
@@ -134,7 +138,7 @@ impl<T: StandIn> Store for T {
         self.behind().wakeups(shard)
     }
     fn health(&self) -> Health {
-        self.behind().health()
+        StandIn::health(self)
     }
     fn terminal_error(&self) -> Option<String> {
         self.behind().terminal_error()
