@@ -87,6 +87,7 @@ past = {"due_by": "2026-01-02T00:00:00Z"}
 call("schedule_timer", 201, NS, body={"id": "late", "due_at": "2026-01-01T00:00:00Z"})
 assert call("dead_letter_overdue", 200, NS, body=past)["dead_lettered"] == 1
 assert call("purge", 200, NS, body={"all": True})["purged"] == 1
+assert call("forget_timer", 200, NS, "late")["dead_letters"] == 0
 exported = call("export_timers", 200, NS, limit=10)
 assert exported["namespace"]["name"] == NS and len(exported["timers"]) == 1, exported
 imported = call("import_timers", 200, NS, body={"timers": exported["timers"]})

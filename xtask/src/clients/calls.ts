@@ -78,6 +78,7 @@ await ok(201, api.scheduleTimer({ path, body: { id: 'late', due_at: '2026-01-01T
 const past = { due_by: '2026-01-02T00:00:00Z' };
 assert.equal((await ok(200, api.deadLetterOverdue({ path, body: past }))).dead_lettered, 1);
 assert.equal((await ok(200, api.purge({ path, body: { all: true } }))).purged, 1);
+assert.equal((await ok(200, api.forgetTimer({ path: { namespace, id: 'late' } }))).dead_letters, 0);
 const exported = await ok(200, api.exportTimers({ path, query: { limit: 10 } }));
 assert.equal(exported.namespace?.name, namespace);
 const imported = await ok(200, api.importTimers({ path, body: { timers: exported.timers } }));
