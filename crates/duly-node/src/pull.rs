@@ -266,7 +266,8 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     if let Some(memory) = &request.memory {
         memory.expect(largest);
     }
-    let wait = request.wait;
+    // The wait began when the call arrived.
+    let wait = request.wait.saturating_sub(arrived.elapsed());
     let (answer, mut answered) = oneshot::channel();
     let queued = shared.pull.waiters.lock().push(&namespace, request, WaitMode::of(wait), answer);
     let Some((id, serve)) = queued else {
@@ -292,8 +293,7 @@ pub(crate) async fn lease(shared: &Arc<Shared>, request: LeaseRequest) -> Result
     if wait.is_zero() {
         return (&mut answered).await.unwrap_or_else(|_| Ok(Leased::default()));
     }
-    // The wait began when the call arrived.
-    match tokio::time::timeout(wait.saturating_sub(arrived.elapsed()), &mut answered).await {
+    match tokio::time::timeout(wait, &mut answered).await {
         Ok(Ok(answer)) => answer,
         // The sender was dropped, so no reply will come.
         Ok(Err(_)) => Ok(Leased::default()),

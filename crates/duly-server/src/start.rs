@@ -81,8 +81,8 @@ pub struct StartReport {
     pub overdue: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Namespaces.
-    pub namespaces: u64,
+    /// Namespaces; `None` while too few servers of a shared store reply to count them.
+    pub namespaces: Option<u64>,
     /// Time that opening the store took.
     pub open_time: Duration,
     /// The state of the end of the journal; [`Tail::Closed`] for a shared store.
@@ -248,20 +248,21 @@ async fn start_on(
     Ok(Running { serving, app, store, report, traces, _tasks: tasks })
 }
 
-/// Reads the keys of callers, counts the namespaces, and opens the audit log. Waits for a shared store.
+/// Reads the keys of callers, counts the namespaces, and opens the audit log. Waits for the keys in a shared
+/// store, and does without the count.
 async fn read_at_start(
     config: &Config,
     auth: &Auth,
     store: &Arc<dyn Store>,
     progress: &watch::Sender<StartupProgress>,
-) -> Result<(u64, Audit), StartError> {
-    let read = || async {
-        let records = store.read_access(0).await?;
-        Ok((records, count_namespaces(&**store).await?))
-    };
+) -> Result<(Option<u64>, Audit), StartError> {
+    let read = || async { Ok(store.read_access(0).await?) };
     let (records, namespaces) = match store.deployment() {
-        Some(_) => open::until_available(progress, read).await?.0,
-        None => read().await?,
+        Some(_) => {
+            let (records, _) = open::until_available(progress, read).await?;
+            (records, count_namespaces(&**store).await.ok())
+        }
+        None => (read().await?, Some(count_namespaces(&**store).await?)),
     };
     auth.use_records(records.unwrap_or_default());
     Ok((namespaces, options::audit(config, store)?))

@@ -272,6 +272,8 @@ fn parse_reply(value: Value) -> ServerReply {
         "MOVED" => ServerReply::Moved(elsewhere()),
         "UNMARKED" => ServerReply::Unmarked(ShardFault::Missing),
         "FOREIGN" => ServerReply::Unmarked(ShardFault::Foreign),
+        // A script found only a part of its keys here, and has written nothing.
+        "ERR" if details.contains("non local key") => ServerReply::Unmarked(ShardFault::OpenSlot),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
         // slot: a script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {

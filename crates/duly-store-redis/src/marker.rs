@@ -201,8 +201,9 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
     let list = list.join(",");
     if fault == ShardFault::OpenSlot {
         return format!(
-            "shard {list}: half of its slot is on another server, because a move was interrupted; finish \
-             the move with `redis-cli --cluster fix HOST:PORT` of any server of the Cluster"
+            "shard {list}: half of its slot is on another server, because a move is under way or was \
+             interrupted; finish the move with `redis-cli --cluster fix HOST:PORT` of any server of the \
+             Cluster"
         );
     }
     let (fault, remedy) = match fault {

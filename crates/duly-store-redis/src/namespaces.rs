@@ -13,7 +13,7 @@
 //!    never taken for a deletion: the other shards are asked first (`absent.rs`), and an operator has
 //!    the record restored from them. A background pass finds such namespaces (`repair.rs`).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{
     NamespaceName, Settings, Timestamp,
@@ -318,10 +318,10 @@ impl Deployment {
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
         let coordinator = self.coordinator_of(name);
         let found = match self.control_of(coordinator, name).await {
-            Err(away @ Error::Unavailable { .. }) => {
+            Err(away @ Error::Unavailable { .. }) if self.router.fault(coordinator).is_none() => {
                 let there = self.ask_elsewhere(coordinator, |shard| self.control_of(shard, name));
-                let found = there.await.into_iter().find_map(|(_, control)| control);
-                Some(found.ok_or(away)?)
+                let found = there.await.into_iter().flatten().filter_map(|(_, control)| control);
+                Some(found.max_by_key(|control| control.updated_at).ok_or(away)?)
             }
             found => found?.1,
         };
@@ -334,18 +334,17 @@ impl Deployment {
         }
     }
 
-    /// Asks a shard of each server, except for the server of `unusable`, whose shard takes no calls. Every shard
-    /// has every namespace, but may be one change behind, so a namespace that no reply has may exist. Shards that
-    /// fail are left out.
+    /// Asks a shard of each server, except for the server of `unusable`, whose shard takes no calls. Each shard
+    /// has the namespaces, but may be one change behind, or be under repair.
     async fn ask_elsewhere<T: Send, F: Future<Output = Result<T>> + Send>(
         &self,
         unusable: ShardId,
         ask: impl Fn(ShardId) -> F,
-    ) -> Vec<T> {
+    ) -> Vec<Result<T>> {
         let owners = self.router.owners();
         let others = owners.values().filter(|shards| !shards.contains(&unusable));
         let shards: Vec<_> = others.filter_map(|shards| shards.first().copied()).collect();
-        at_once(shards.into_iter().map(ask)).await.into_iter().flatten().collect()
+        at_once(shards.into_iter().map(ask)).await
     }
 
     pub(crate) async fn list_namespaces(
@@ -357,7 +356,18 @@ impl Deployment {
         match self.names_in(first, after, limit).await {
             Err(away @ Error::Unavailable { .. }) => {
                 let found = self.ask_elsewhere(first, |shard| self.names_in(shard, after, limit));
-                found.await.pop().ok_or(away)
+                let pages = found.await.into_iter().collect::<Result<Vec<_>>>()?;
+                if pages.is_empty() {
+                    return Err(away);
+                }
+                let mut newest: BTreeMap<NamespaceName, Namespace> = BTreeMap::new();
+                for namespace in pages.into_iter().flatten() {
+                    let known = newest.get(&namespace.name);
+                    if known.is_none_or(|known| known.updated_at < namespace.updated_at) {
+                        newest.insert(namespace.name.clone(), namespace);
+                    }
+                }
+                Ok(newest.into_values().take(limit).collect())
             }
             found => found,
         }

@@ -63,6 +63,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     warnings.extend(check_servers(&first, options).await?);
     let identity = identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
+    router.take_probes(&first);
     router.refresh_owners().await?;
     let (mut lists, mut progress, mut access) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_sealed = false;

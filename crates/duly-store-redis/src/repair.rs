@@ -23,6 +23,10 @@ impl Deployment {
 
     /// Makes a shard take calls again, and restores its namespaces.
     async fn repair_marker(&self, shard: ShardId) -> Result<Repaired> {
+        let open = ShardFault::OpenSlot;
+        if self.router.has_open_slot(shard).await == Ok(true) {
+            return Err(unavailable(marker::describe(open, &[shard])));
+        }
         let marker = self.router.marker(shard).await?;
         let held = marker.as_ref().and_then(|marker| marker.held);
         match fault_of(marker.as_ref(), &self.identity.id) {
@@ -39,10 +43,7 @@ impl Deployment {
                                deployment is not needed";
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
             }
-            // No marker says that.
-            Some(fault @ ShardFault::OpenSlot) => {
-                Err(unavailable(marker::describe(fault, &[shard])))
-            }
+            Some(ShardFault::OpenSlot) => Err(unavailable(marker::describe(open, &[shard]))),
             Some(ShardFault::RolledBack) => {
                 let list = self.list.lock().clone();
                 self.write_marker(shard, &list, true).await?;

@@ -41,6 +41,8 @@ use pool::{CallKind, OpenConnection, PooledConnection, Server};
 
 /// Attempts of a call that servers redirect or postpone.
 const TRIES: usize = 16;
+/// Least time between two reads of the owners for calls to silent servers.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// Wait before a postponed call is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -53,6 +55,10 @@ pub(crate) struct Router {
     /// `KEYS[1]` of each shard.
     seqs: Vec<String>,
     servers: Mutex<HashMap<String, Arc<Server>>>,
+    /// Probes of an earlier router that have no server here yet.
+    earlier: Mutex<HashMap<String, Arc<Liveness>>>,
+    /// Time at which a call for a silent server last had the owners read again.
+    refreshed_at: Mutex<Option<Instant>>,
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
@@ -75,12 +81,31 @@ impl Router {
             connections_each,
             seqs: (0..shards).map(|shard| keys::seq(ShardId(shard), shards)).collect(),
             servers: Mutex::default(),
+            earlier: Mutex::default(),
+            refreshed_at: Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
             faults: ShardFaults::new(shards),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
+    }
+
+    /// Takes over the probes of an earlier router, so that a silent server is not waited for again.
+    pub(crate) fn take_probes(&self, earlier: &Self) {
+        let servers = earlier.servers.lock();
+        let probes = servers.iter().map(|(name, it)| (name.clone(), Arc::clone(&it.liveness)));
+        self.earlier.lock().extend(probes);
+    }
+
+    /// Returns `true` if calls for silent servers may have the owners read again: once a second.
+    fn refresh_is_due(&self) -> bool {
+        let mut refreshed_at = self.refreshed_at.lock();
+        let is_due = refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_EVERY);
+        if is_due {
+            *refreshed_at = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Spawns a task that runs to its end even if its caller stops waiting.
@@ -105,7 +130,9 @@ impl Router {
 
     /// Reads the marker of a shard, and with it if the shard takes calls.
     pub(crate) async fn refresh_fault(&self, shard: ShardId, deployment: &str) -> Result<()> {
-        if self.fault(shard) == Some(ShardFault::OpenSlot) && self.has_open_slot(shard).await? {
+        // A user may lack the right to ask; then the marker decides.
+        let is_open = self.fault(shard) == Some(ShardFault::OpenSlot);
+        if is_open && self.has_open_slot(shard).await == Ok(true) {
             return Ok(());
         }
         loop {
@@ -201,12 +228,12 @@ impl Router {
     fn server(&self, name: &str) -> Arc<Server> {
         let mut servers = self.servers.lock();
         let server = servers.entry(name.to_owned()).or_insert_with(|| {
-            let liveness = Liveness::start(
-                &self.runtime,
-                name.to_owned(),
-                self.address.client(name),
-                self.connect_options.silence_timeout,
-            );
+            let start = || {
+                let client = self.address.client(name);
+                let silence_timeout = self.connect_options.silence_timeout;
+                Arc::new(Liveness::start(&self.runtime, name.to_owned(), client, silence_timeout))
+            };
+            let liveness = self.earlier.lock().remove(name).unwrap_or_else(start);
             Arc::new(Server::new(self.connections_each, self.copies, liveness))
         });
         Arc::clone(server)
@@ -322,8 +349,8 @@ impl Router {
                 Ok(pooled) => pooled,
                 Err(error) => {
                     let reason = format!("{server}: {error}");
-                    // The poll of the health looks for another owner of a silent server's shards.
-                    if self.address.cluster && !self.server(&server).liveness.is_silent() {
+                    let is_silent = self.server(&server).liveness.is_silent();
+                    if self.address.cluster && (!is_silent || self.refresh_is_due()) {
                         tokio::time::sleep(PAUSE).await;
                         let refreshed = self.refresh_owners().await;
                         let moved = self.owners.lock()[usize::from(shard.0)] != server;

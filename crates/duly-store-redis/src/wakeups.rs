@@ -36,6 +36,8 @@ pub(crate) async fn listen(deployment: Arc<Deployment>, ready: tokio::sync::ones
                     tracing::debug!(%server, %error, "wake-up listener failed, will reconnect");
                     // A start does not wait for a server that cannot be used.
                     let _unheard = subscribed.send(());
+                    // The end of this task makes all connections again.
+                    tokio::time::sleep(PAUSE * 5).await;
                 }
             });
         }

@@ -7,7 +7,7 @@
 //!    the health is polled. A `WAIT` or a long pipeline of another connection does not delay the probe.
 //! 2. A server that does not reply for the silence time-out is *silent*. The calls that wait for the server
 //!    end, and later calls are refused at once, until the server replies again.
-//! 3. Time during which this process did not run does not count.
+//! 3. A reply on any connection counts, and time during which this process did not run does not.
 
 use std::{
     fmt,
@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, Client, RedisError, RedisResult, aio::MultiplexedConnection, cmd,
 };
@@ -33,6 +34,8 @@ use crate::skew::ClockReading;
 
 /// Parts of the silence time-out.
 const PARTS: u32 = 4;
+/// Silence time-outs that a connect of the probe may take: name look-up, TCP, TLS and login.
+const CONNECT: u32 = 2;
 /// Part of the silence time-out after which a call has the probe ask, and again each time it has passed.
 const ASK_PARTS: u32 = 8;
 /// Bound of the client's own time-outs; the silence time-out ends a wait before.
@@ -75,8 +78,12 @@ pub(super) struct Liveness {
     /// Time after which a call has the probe ask.
     ask_after: Duration,
     silences: Arc<AtomicU64>,
+    last_reply: LastReply,
     probe: AbortHandle,
 }
+
+/// Time of the last reply of a server on any connection; at first, time of the start.
+type LastReply = Arc<Mutex<Instant>>;
 
 impl Drop for Liveness {
     fn drop(&mut self) {
@@ -94,17 +101,18 @@ impl Liveness {
     ) -> Self {
         let (sender, contact) = watch::channel(Contact::Pending);
         let (silences, ask_now) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let last_reply = Arc::new(Mutex::new(Instant::now()));
         let probe = Probe {
             server,
-            part: silence_timeout / PARTS,
+            silence_timeout,
             sender,
             ask_now: Arc::clone(&ask_now),
             silences: Arc::clone(&silences),
-            last_reply: Instant::now(),
+            last_reply: Arc::clone(&last_reply),
         };
         let probe = runtime.spawn(probe.run(client)).abort_handle();
         let ask_after = silence_timeout / ASK_PARTS;
-        Self { contact, ask_now, ask_after, silences, probe }
+        Self { contact, ask_now, ask_after, silences, last_reply, probe }
     }
 
     /// Asks the server now, and returns the result; of a silent server the latest one.
@@ -122,6 +130,11 @@ impl Liveness {
     /// Returns `true` if the server is silent.
     pub(super) fn is_silent(&self) -> bool {
         matches!(*self.contact.borrow(), Contact::Silent(_))
+    }
+
+    /// Notes that the server has replied on a connection.
+    pub(super) fn note_reply(&self) {
+        *self.last_reply.lock() = Instant::now();
     }
 
     /// Returns how often the server has become silent. A connection from before a silence may be dead.
@@ -165,15 +178,15 @@ impl Liveness {
 /// The task behind a [`Liveness`].
 struct Probe {
     server: String,
-    part: Duration,
+    silence_timeout: Duration,
     sender: watch::Sender<Contact>,
     ask_now: Arc<Notify>,
     silences: Arc<AtomicU64>,
-    last_reply: Instant,
+    last_reply: LastReply,
 }
 
 impl Probe {
-    async fn run(mut self, client: RedisResult<Client>) {
+    async fn run(self, client: RedisResult<Client>) {
         let client = match client {
             Ok(client) => client,
             Err(error) => {
@@ -186,7 +199,7 @@ impl Probe {
             let asked = self.ask(&client, &mut connection).await;
             match asked {
                 Some(Ok(reading)) => {
-                    self.last_reply = reading.answered;
+                    *self.last_reply.lock() = reading.answered;
                     self.set(Contact::Replied(reading));
                     self.ask_now.notified().await;
                 }
@@ -197,7 +210,10 @@ impl Probe {
                 }
                 None => {
                     connection = None;
-                    self.set(Contact::Silent(Silence { since: self.last_reply }));
+                    let since = *self.last_reply.lock();
+                    if since.elapsed() >= self.silence_timeout {
+                        self.set(Contact::Silent(Silence { since }));
+                    }
                 }
             }
         }
@@ -215,7 +231,7 @@ impl Probe {
                 .set_connection_timeout(Some(CLIENT_TIMEOUT))
                 .set_response_timeout(Some(CLIENT_TIMEOUT));
             let connect = client.get_multiplexed_async_connection_with_config(&config);
-            match self.punctually(connect).await? {
+            match self.punctually(connect, CONNECT * PARTS).await? {
                 Ok(made) => *connection = Some(made),
                 Err(error) => return Some(Err(error)),
             }
@@ -223,7 +239,7 @@ impl Probe {
         let connection = connection.as_mut()?;
         let asked = Instant::now();
         let time = cmd("TIME");
-        let answer = self.punctually(time.query_async::<(u64, u64)>(connection)).await?;
+        let answer = self.punctually(time.query_async::<(u64, u64)>(connection), PARTS).await?;
         Some(answer.map(|(seconds, micros)| ClockReading {
             server: self.server.clone(),
             shown: Duration::from_secs(seconds) + Duration::from_micros(micros),
@@ -232,17 +248,18 @@ impl Probe {
         }))
     }
 
-    /// Waits for `work` for the silence time-out. A part of the time-out whose end this process noticed late does
+    /// Waits for `work` for these parts of the silence time-out. A part whose end this process noticed late does
     /// not count: the reply may have arrived meanwhile.
-    async fn punctually<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    async fn punctually<T>(&self, work: impl Future<Output = T>, parts: u32) -> Option<T> {
         let mut work = pin!(work);
+        let part = self.silence_timeout / PARTS;
         let mut missed = 0;
-        while missed < PARTS {
+        while missed < parts {
             let began = Instant::now();
-            if let Ok(done) = time::timeout(self.part, &mut work).await {
+            if let Ok(done) = time::timeout(part, &mut work).await {
                 return Some(done);
             }
-            missed += u32::from(began.elapsed() < self.part * 2);
+            missed += u32::from(began.elapsed() < part * 2);
         }
         None
     }

@@ -24,7 +24,7 @@ pub(super) struct Server {
     next: AtomicUsize,
     /// Time and reason of the last failed connect.
     pub(super) failed: Mutex<Option<(Instant, String)>>,
-    pub(super) liveness: Liveness,
+    pub(super) liveness: Arc<Liveness>,
 }
 
 /// A connection, and the number of silences of its server before the connect.
@@ -38,7 +38,7 @@ impl Server {
     pub(super) fn new(
         connections_each: usize,
         copies: Option<RequiredCopies>,
-        liveness: Liveness,
+        liveness: Arc<Liveness>,
     ) -> Self {
         let connections_each = connections_each.max(1);
         let unblocked = copies.map(|_| connections_each);
@@ -73,12 +73,12 @@ impl PooledConnection {
 
     /// Sends a command that is no script.
     pub(super) async fn command(&self, command: &Cmd) -> RedisResult<Value> {
-        self.server.liveness.unless_silent(self.connection.command(command)).await?
+        self.reply_of(self.connection.command(command)).await?
     }
 
     /// Sends several commands that are no scripts; each has a reply of its own.
     pub(super) async fn commands(&self, commands: &[Cmd]) -> Result<Vec<Value>, ConnectionLost> {
-        self.server.liveness.unless_silent(self.connection.commands(commands)).await?
+        self.reply_of(self.connection.commands(commands)).await?
     }
 
     /// Sends calls in one pipeline. The second result is `true` if the required copies are confirmed.
@@ -88,7 +88,19 @@ impl PooledConnection {
         calls: &[(&Call, SendMode)],
         copies: Option<RequiredCopies>,
     ) -> Result<(Vec<ServerReply>, bool), ConnectionLost> {
-        self.server.liveness.unless_silent(self.connection.round(seq, calls, copies)).await?
+        self.reply_of(self.connection.round(seq, calls, copies)).await?
+    }
+
+    /// Waits for a reply, unless the server is silent.
+    async fn reply_of<T, E>(
+        &self,
+        reply: impl Future<Output = Result<T, E>>,
+    ) -> Result<Result<T, E>, Silence> {
+        let reply = self.server.liveness.unless_silent(reply).await?;
+        if reply.is_ok() {
+            self.server.liveness.note_reply();
+        }
+        Ok(reply)
     }
 }
 

@@ -33,7 +33,10 @@ impl Router {
     }
 
     /// Returns `true` if the slot of a shard is being moved away from its server.
-    pub(super) async fn has_open_slot(&self, shard: ShardId) -> Result<bool> {
+    pub(crate) async fn has_open_slot(&self, shard: ShardId) -> Result<bool> {
+        if !self.address.cluster {
+            return Ok(false);
+        }
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
         let asked = async {
             let pooled = self.check_out(&owner, CallKind::Once).await?;

@@ -197,7 +197,10 @@ fn start_report(report: &StartReport) -> String {
             report.pending,
             report.overdue,
             text::count(report.dead, "dead letter"),
-            text::count(report.namespaces, "namespace")
+            match report.namespaces {
+                Some(namespaces) => text::count(namespaces, "namespace"),
+                None => "namespaces not counted".to_owned(),
+            }
         ),
     ]);
     lines.extend(report.tail.warning().map(str::to_owned));
