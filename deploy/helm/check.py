@@ -202,6 +202,11 @@ REFUSED = {
         merged(MESH, {"auth": {"rootKey": {"existingSecret": "duly-root-key"}}}),
         ["auth.rootKey.existingSecret has no effect", "auth.mode"],
     ),
+    "certificates alone, which probes do not have": (
+        "values-embedded.yaml",
+        merged(SECRETS, {"auth": {"mode": ["mtls"], "rootKey": {"enabled": False}}}),
+        ["auth.mode is [mtls] alone", "keys", "server.admin_listen"],
+    ),
     "a password in the URL": (
         "values-redis.yaml",
         merged(SECRETS, {"store": {"redis": {"url": "redis://duly:secret@redis:6379"}}}),

@@ -182,6 +182,9 @@ are TOML.
 {{- if and .Values.auth.rootKey.enabled .Values.auth.rootKey.existingSecret (not (include "duly.hasRootKey" .)) }}
 {{- $errors = append $errors "auth.rootKey.existingSecret has no effect without keys: add \"keys\" to auth.mode, or leave it empty." }}
 {{- end }}
+{{- if and (has "mtls" .Values.auth.mode) (not (without .Values.auth.mode "mtls")) }}
+{{- $errors = append $errors "auth.mode is [mtls] alone: then each TLS handshake needs a certificate, and the probes of Kubernetes have none. Add \"keys\" or \"jwt\" to auth.mode. Certificates alone need server.admin_listen for probes, and a deployment other than this chart." }}
+{{- end }}
 {{- if and .Values.metrics.serviceMonitor.enabled (eq (include "duly.authMode" .) (toJson (list "keys"))) (not .Values.metrics.serviceMonitor.apiKey.existingSecret) }}
 {{- $errors = append $errors "metrics.serviceMonitor.apiKey.existingSecret is empty: metrics need a key. Name a Secret with a key that has the action `metrics`." }}
 {{- end }}
