@@ -5,7 +5,9 @@
 //! allowance of such frames, as in Envoy:
 //!
 //! 1. A frame without use takes one from the allowance. An empty allowance ends the connection.
-//! 2. Useful frames of both directions add to it: a caller answers responses with WINDOW_UPDATE and PING.
+//! 2. Useful frames of both directions add to it: a caller answers responses with WINDOW_UPDATE and PING. Bytes of
+//!    responses add to it too, also past the usual maximum: clients of Go send two WINDOW_UPDATE for each 4 KiB that
+//!    their program reads, long after the bytes were written.
 //! 3. Time adds to it: a connection without calls may send keep-alive pings.
 //!
 //! The meter sees the bytes of the connection as they come, also in parts, below the library and above TLS. On a
@@ -24,14 +26,18 @@ const END_STREAM: u8 = 1;
 
 /// Allowance of a new connection: settings, windows, and the priorities that some clients send at first.
 const ALLOWANCE_FIRST: u32 = 200;
-/// Largest allowance.
+/// Largest allowance, but for bytes of responses.
 pub(crate) const FRAMES_MAX: u32 = 1_000;
+/// Largest allowance with bytes of responses: for 64 MiB that the caller has not read yet.
+const FRAMES_IN_FLIGHT_MAX: u32 = 64 * 1024;
 /// Frames that a second adds.
 const ALLOWANCE_PER_SECOND: u32 = 100;
 /// Frames that a request adds: its windows, priorities and reset.
 const PER_REQUEST: u32 = 8;
 /// Frames that a part of a response adds: a PING and two WINDOW_UPDATE.
 const PER_RESPONSE_PART: u32 = 3;
+/// Bytes of a response that add one frame more: half of those for which clients send a WINDOW_UPDATE.
+const RESPONSE_BYTES_PER_FRAME: usize = 1024;
 /// Frames that a part of a body adds.
 const PER_BODY_PART: u32 = 1;
 
@@ -73,7 +79,7 @@ impl FrameMeter {
                 (DATA, 0) if frame.flags & END_STREAM != 0 => 0,
                 _ => return take(allowance, refilled),
             };
-            add(allowance, earned);
+            add(allowance, earned, FRAMES_MAX);
             Ok(())
         })
     }
@@ -86,7 +92,11 @@ impl FrameMeter {
         let allowance = &mut self.allowance;
         let counted = self.written.read(bytes, |frame| {
             if matches!(frame.kind, DATA | HEADERS) {
-                add(allowance, PER_RESPONSE_PART);
+                add(allowance, PER_RESPONSE_PART, FRAMES_MAX);
+            }
+            if frame.kind == DATA {
+                let earned = u32::try_from(frame.length / RESPONSE_BYTES_PER_FRAME);
+                add(allowance, earned.unwrap_or(u32::MAX), FRAMES_IN_FLIGHT_MAX);
             }
             Ok(())
         });
@@ -101,15 +111,16 @@ fn take(allowance: &mut u32, refilled: &mut Instant) -> Result<(), TooManyFrames
         let earned = ms / (1_000 / ALLOWANCE_PER_SECOND);
         if earned > 0 {
             *refilled = Instant::now();
-            add(allowance, earned);
+            add(allowance, earned, FRAMES_MAX);
         }
     }
     *allowance = allowance.checked_sub(1).ok_or(TooManyFrames)?;
     Ok(())
 }
 
-fn add(allowance: &mut u32, more: u32) {
-    *allowance = allowance.saturating_add(more).min(FRAMES_MAX);
+/// Adds frames to an allowance, up to a maximum.
+fn add(allowance: &mut u32, more: u32, most: u32) {
+    *allowance = allowance.saturating_add(more).min(most).max(*allowance);
 }
 
 /// The first bytes of a frame.
@@ -260,6 +271,28 @@ mod tests {
             meter.count_read(&ping).is_ok()
         });
         assert!(sent.count() <= FRAMES_MAX as usize);
+    }
+
+    #[test]
+    fn bytes_of_responses_add_to_the_allowance() {
+        let (part, window) = (frame(DATA, 0, &[0; 64 * 1024]), frame(8, 0, &[0; 4]));
+        let mut meter = begun();
+        for _ in 0..10_000 {
+            meter.count_written(&part);
+            meter.count_read(&window.repeat(32)).expect("a caller that reads 4 KiB at a time");
+        }
+        // The caller reads what came long before.
+        let mut meter = begun();
+        for _ in 0..10 {
+            (0..512).for_each(|_| meter.count_written(&part));
+            for _ in 0..512 {
+                meter.count_read(&window.repeat(32)).expect("a caller that reads later");
+            }
+        }
+        // The bytes of one large response are no allowance for ever.
+        (0..2_000).for_each(|_| meter.count_written(&part));
+        let sent = (0..).take_while(|_| meter.count_read(&window).is_ok()).count();
+        assert_eq!(sent, FRAMES_IN_FLIGHT_MAX as usize);
     }
 
     #[test]
