@@ -1,10 +1,12 @@
 //! The places of connections: how many there are at once, over all and from one address.
 //!
-//! 1. While every place is taken, a new connection gets that of one that waits for nothing: first of the oldest
-//!    connection of a stranger, then of one without a call under way. A stranger is a connection that has not shown a
-//!    valid key; where no keys are required, one that has sent no request.
-//! 2. A connection that has shown a key, and has a call under way, keeps its place.
-//! 3. An address has a limit of its own. Past it, a connection of the same address makes way by these rules. Proxies
+//! 1. While every place is taken, a new connection gets that of one that waits for nothing: of the oldest connection
+//!    of a stranger, or of one without a call under way. A stranger is a connection that has not shown a valid key;
+//!    where no keys are required, one that has sent no request.
+//! 2. A stranger has about a second to shake hands and to send a call, unless there are very many. So new connections
+//!    do not end each other: one without a call makes way first.
+//! 3. A connection that has shown a key, and has a call under way, keeps its place.
+//! 4. An address has a limit of its own. Past it, a connection of the same address makes way by these rules. Proxies
 //!    and Unix sockets stand for many callers and have no such limit.
 
 use std::{
@@ -17,12 +19,20 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Duration, Instant},
+};
 
 use super::WriteProgress;
 
 /// Connections that are looked at for one that is idle.
 const SEARCHED_MAX: usize = 64;
+/// Time in which a stranger may show a key.
+const STRANGER_TIME: Duration = Duration::from_secs(1);
+/// Strangers that have this time, and the part of all places that they may take more of.
+const STRANGERS_MIN: usize = 64;
+const STRANGERS_PART: usize = 8;
 
 /// The places of the connections of a server; cheap to clone.
 #[derive(Debug, Clone)]
@@ -46,11 +56,14 @@ struct Table {
 struct AddressUse {
     strangers: BTreeSet<u64>,
     known: BTreeSet<u64>,
+    /// The connection after which the next search for an idle one begins.
+    searched: u64,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
     address: Option<IpAddr>,
+    since: Instant,
     progress: WriteProgress,
     signals: ConnectionSignals,
 }
@@ -137,17 +150,26 @@ impl Slots {
             && let Some(used) = table.addresses.get(&address)
             && used.strangers.len() + used.known.len() >= table.per_address_max
         {
-            let stranger = used.strangers.first().copied();
-            let victim = stranger.or_else(|| table.find_idle(used.known.iter().copied()))?;
-            table.evict(victim);
+            let mut searched = used.searched;
+            let strangers = (used.strangers.len(), used.strangers.first().copied());
+            let victim = table.choose(strangers, table.per_address_max, || {
+                let later = used.known.range(searched.saturating_add(1)..);
+                let all = later.chain(used.known.range(..=searched)).copied();
+                table.find_idle(all, &mut searched)
+            });
+            if let Some(used) = table.addresses.get_mut(&address) {
+                used.searched = searched;
+            }
+            table.evict(victim?);
         }
         if table.strangers.len() + table.known.len() >= table.connections_max {
-            let stranger = table.strangers.first_key_value().map(|(number, _)| *number);
             let mut searched = table.searched;
-            let victim = stranger.or_else(|| {
+            let oldest = table.strangers.first_key_value().map(|(number, _)| *number);
+            let strangers = (table.strangers.len(), oldest);
+            let victim = table.choose(strangers, table.connections_max, || {
                 let later = table.known.range(searched.saturating_add(1)..);
                 let all = later.chain(table.known.range(..=searched)).map(|(number, _)| *number);
-                table.find_idle(all.inspect(|number| searched = *number))
+                table.find_idle(all, &mut searched)
             });
             table.searched = searched;
             table.evict(victim?);
@@ -155,7 +177,8 @@ impl Slots {
         let number = table.next;
         table.next += 1;
         let signals = ConnectionSignals::default();
-        let entry = Entry { address, progress: progress.clone(), signals: signals.clone() };
+        let (progress, since) = (progress.clone(), Instant::now());
+        let entry = Entry { address, since, progress, signals: signals.clone() };
         if let Some(address) = address {
             let used = table.addresses.entry(address).or_default();
             used.strangers.insert(number);
@@ -167,11 +190,27 @@ impl Slots {
 }
 
 impl Table {
+    /// Returns the connection that makes way: the oldest stranger if its time is over, or an idle connection, or any
+    /// stranger. `strangers` has the number of strangers and the oldest.
+    fn choose(
+        &self,
+        (strangers, oldest): (usize, Option<u64>),
+        places: usize,
+        idle: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        let are_many = strangers > STRANGERS_MIN.max(places / STRANGERS_PART);
+        let is_late = |number: &u64| {
+            self.strangers.get(number).is_some_and(|it| it.since.elapsed() >= STRANGER_TIME)
+        };
+        let late = oldest.filter(|number| are_many || is_late(number));
+        late.or_else(idle).or(oldest)
+    }
+
     /// Returns the first of these connections without a call under way. The search is short: it takes place while
-    /// many connections are made.
-    fn find_idle(&self, numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    /// many connections are made. `searched` becomes the last that was looked at.
+    fn find_idle(&self, numbers: impl Iterator<Item = u64>, searched: &mut u64) -> Option<u64> {
         let is_idle = |number: &u64| self.known.get(number).is_some_and(|it| it.progress.is_idle());
-        numbers.take(SEARCHED_MAX).find(is_idle)
+        numbers.take(SEARCHED_MAX).inspect(|number| *searched = *number).find(is_idle)
     }
 
     /// Ends a connection; its place is free.
@@ -223,7 +262,7 @@ impl Drop for Slot {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -242,13 +281,14 @@ mod tests {
         taken.map(|(slot, _)| slot.signals().is_requested())
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn p10_strangers_and_idle_connections_make_way() {
         let slots = Slots::new(3, 3);
         let [stranger, idle, busy] = [1, 2, 3].map(|it| take(&slots, address(it)).expect("free"));
         idle.0.note_known();
         busy.0.note_known();
         let call = busy.1.begin_call(None);
+        advance(STRANGER_TIME).await;
         let later = take(&slots, address(4)).expect("the stranger makes way");
         assert_eq!(ended([&stranger, &idle, &busy]), [true, false, false]);
         later.0.note_known();
@@ -267,23 +307,57 @@ mod tests {
         assert!([7, 8].iter().all(|it| take(&slots, address(*it)).is_some()));
     }
 
-    #[tokio::test]
-    async fn p10_the_search_for_an_idle_connection_goes_on() {
-        let slots = Slots::new(3 * SEARCHED_MAX, 3 * SEARCHED_MAX);
-        let taken: Vec<_> =
-            (0..3 * SEARCHED_MAX).map(|_| take(&slots, None).expect("free")).collect();
-        taken.iter().for_each(|(slot, _)| slot.note_known());
-        let mut calls: Vec<_> = taken.iter().map(|(_, it)| it.begin_call(None)).collect();
-        drop(calls.pop());
-        let tries = (0..4).position(|_| take(&slots, None).is_some());
-        assert_eq!(tries, Some(2), "the last of three searches finds it");
+    #[tokio::test(start_paused = true)]
+    async fn p10_new_connections_do_not_end_each_other() {
+        // Over all, and of one address.
+        for (slots, from) in [(Slots::new(4, 4), None), (Slots::new(100, 4), address(1))] {
+            let taken = [(); 4].map(|()| take(&slots, from).expect("free"));
+            taken.iter().for_each(|(slot, _)| slot.note_known());
+            let [first, second] = [(); 2].map(|()| take(&slots, from).expect("an idle one"));
+            assert_eq!(ended([&first, &second]), [false, false], "{from:?}");
+            let lost = ended(taken.each_ref()).into_iter().filter(|it| *it).count();
+            assert_eq!(lost, 2, "{from:?}");
+            // Each has its time, and no more.
+            advance(STRANGER_TIME).await;
+            let third = take(&slots, from).expect("the oldest stranger");
+            assert_eq!(ended([&first, &second, &third]), [true, false, false], "{from:?}");
+            let lost = ended(taken.each_ref()).into_iter().filter(|it| *it).count();
+            assert_eq!(lost, 2, "{from:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p10_strangers_take_few_places_of_idle_connections() {
+        for (slots, from) in [(Slots::new(160, 160), None), (Slots::new(1_000, 160), address(1))] {
+            let taken: Vec<_> = (0..160).map(|_| take(&slots, from).expect("free")).collect();
+            taken.iter().for_each(|(slot, _)| slot.note_known());
+            let _new: Vec<_> = (0..500).map(|_| take(&slots, from).expect("a place")).collect();
+            let lost = taken.iter().filter(|(slot, _)| slot.signals().is_requested()).count();
+            assert_eq!(lost, STRANGERS_MIN + 1, "{from:?}");
+        }
     }
 
     #[tokio::test]
+    async fn p10_the_search_for_an_idle_connection_goes_on() {
+        const PLACES: usize = 3 * SEARCHED_MAX;
+        // Over all, and of one address.
+        for (all, from) in [(PLACES, None), (1_000, address(1))] {
+            let slots = Slots::new(all, PLACES);
+            let taken: Vec<_> = (0..PLACES).map(|_| take(&slots, from).expect("free")).collect();
+            taken.iter().for_each(|(slot, _)| slot.note_known());
+            let mut calls: Vec<_> = taken.iter().map(|(_, it)| it.begin_call(None)).collect();
+            drop(calls.pop());
+            let tries = (0..4).position(|_| take(&slots, from).is_some());
+            assert_eq!(tries, Some(2), "the last of three searches finds it: {from:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn p10_an_address_has_a_limit_of_connections() {
         let slots = Slots::new(100, 2);
         let [first, second] = [1, 1].map(|it| take(&slots, address(it)).expect("free"));
         first.0.note_known();
+        advance(STRANGER_TIME).await;
         let third = take(&slots, address(1)).expect("its own stranger makes way");
         assert_eq!(ended([&first, &second, &third]), [false, true, false]);
         third.0.note_known();
