@@ -233,17 +233,20 @@ impl Auth {
         (known, admitted)
     }
 
-    /// Returns the caller of a request, if the caller has a valid key or needs none. A failed proof is not counted.
+    /// Returns the caller of a request, who has a valid key or needs none. A failed proof is not counted.
+    ///
+    /// # Errors
+    /// `unauthenticated` without a valid key; another code if this node cannot look at keys.
     pub(crate) fn caller_of(
         &self,
         headers: &HeaderMap,
         peer: Peer,
         now: Timestamp,
-    ) -> Option<Caller> {
+    ) -> Result<Caller, Problem> {
         if !self.is_required() {
-            return Some(Caller::Anyone);
+            return Ok(Caller::Anyone);
         }
-        self.authenticate(headers, peer, now).ok()
+        self.authenticate(headers, peer, now)
     }
 
     fn authenticate(

@@ -8,9 +8,11 @@
 //! 2. Other callers have a small budget of their own, and few streams on each connection. Past either, or past the
 //!    failures of their address, the server looks at the key before anything else: a caller with one is admitted by
 //!    the first rule.
-//! 3. A stream that is not admitted gets a head without a body, which no window holds back. A connection without a
+//! 3. Probes need no space in a budget: they respond while others use it up.
+//! 4. A stream that is not admitted gets a head without a body, which no window holds back. A connection without a
 //!    key that has too many of them ends.
-//! 4. A connection that resets streams faster than the server can drop them ends.
+//! 5. A proxy stands for many callers: each of its streams has a caller of its own.
+//! 6. A connection that resets streams faster than the server can drop them ends.
 //!
 //! HTTP/1.1 has one call at a time on a connection, whose head the connection itself may hold.
 
@@ -47,6 +49,8 @@ pub(crate) const STREAMS_WITHOUT_KEY_MAX: u32 = 8;
 pub(crate) const REFUSED_MAX: u32 = 16;
 /// Streams that are being dropped after a reset, beside those that are open.
 const DROPPING_MAX: u32 = 4 * STREAMS_MAX;
+/// Probes of a connection at once that need no space in a budget.
+const PROBES_MAX: u32 = 8;
 /// Parts of the request memory, of which all callers without a key have one.
 pub(crate) const STRANGERS_SHARE: usize = 16;
 
@@ -58,8 +62,10 @@ pub(super) struct Streams {
     /// The first caller with a valid key.
     caller: OnceLock<Caller>,
     open: AtomicU32,
+    /// Open probes without space in a budget.
+    probes: AtomicU32,
     refused: AtomicU32,
-    without_key_max: u32,
+    is_proxy: bool,
 }
 
 impl Streams {
@@ -69,8 +75,9 @@ impl Streams {
             strangers,
             caller: OnceLock::new(),
             open: AtomicU32::new(0),
+            probes: AtomicU32::new(0),
             refused: AtomicU32::new(0),
-            without_key_max: if is_proxy { STREAMS_MAX } else { STREAMS_WITHOUT_KEY_MAX },
+            is_proxy,
         }
     }
 
@@ -85,29 +92,60 @@ impl Streams {
 pub(crate) struct OpenStream {
     connection: Connection,
     reservation: Reservation,
+    is_exempt: bool,
+}
+
+impl OpenStream {
+    /// Exempts a probe from the budgets, unless there are too many of them.
+    fn exempt(&mut self) -> bool {
+        let probes = &self.connection.streams().probes;
+        self.is_exempt = true;
+        probes.fetch_add(1, Ordering::Relaxed) < PROBES_MAX
+    }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.connection.streams().open.fetch_sub(1, Ordering::Relaxed);
+        let streams = self.connection.streams();
+        if self.is_exempt {
+            streams.probes.fetch_sub(1, Ordering::Relaxed);
+        }
+        streams.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A stream that is not admitted.
+/// The reason why a stream is not admitted.
 #[derive(Debug)]
-pub(super) struct Refused {
-    is_known: bool,
+pub(super) enum Refused {
+    /// The caller has no valid key, and others without one use up their part.
+    WithoutKey,
+    /// The budget of the caller is full.
+    OverBudget,
+    /// This node cannot look at keys.
+    KeysUnavailable(Box<Problem>),
 }
 
 impl Refused {
     /// Returns the response: a head alone.
     pub(super) fn response(self, is_grpc: bool) -> Response {
-        if !is_grpc {
-            let retry_after = [(RETRY_AFTER, HeaderValue::from_static("1"))];
-            return (StatusCode::TOO_MANY_REQUESTS, retry_after).into_response();
+        let status = self.status();
+        let problem = match self {
+            Self::WithoutKey => without_key(),
+            Self::OverBudget => over_budget(),
+            Self::KeysUnavailable(problem) => *problem,
+        };
+        if is_grpc {
+            return tonic::Status::from(problem).into_http();
         }
-        let problem = if self.is_known { over_budget() } else { without_key() };
-        tonic::Status::from(problem).into_http()
+        let wait = problem.into_body().retry_after_ms.unwrap_or(0).div_ceil(1_000).max(1);
+        (status, [(RETRY_AFTER, HeaderValue::from(wait))]).into_response()
+    }
+
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::WithoutKey | Self::OverBudget => StatusCode::TOO_MANY_REQUESTS,
+            Self::KeysUnavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
     }
 }
 
@@ -131,61 +169,75 @@ impl Connection {
         let mut stream = OpenStream {
             connection: self.clone(),
             reservation: streams.strangers.empty_reservation(),
+            is_exempt: false,
         };
+        if open > DROPPING_MAX {
+            self.end();
+            return Err(self.refuse(Refused::OverBudget, app));
+        }
         let mut admitted = |budget: &Budget| {
             let mut reserved = budget.reserve_stream(STREAM_BYTES, head_bytes)?;
             let head = reserved.split(head_bytes);
             stream.reservation = reserved;
             Some(head)
         };
-        let head = if open > DROPPING_MAX {
-            self.end();
-            None
-        } else if let (Some(caller), Some(app)) = (streams.caller.get(), app) {
-            admitted(&app.budget_of(caller))
-        } else {
-            let are_few = open <= streams.without_key_max;
-            let may_wait = are_few && !app.is_some_and(|it| it.is_limited(&self.peer, request));
-            let head = match may_wait {
-                true => admitted(&streams.strangers),
-                false => None,
-            };
-            let caller = head.is_none().then(|| app?.caller_of(&self.peer, request.headers()));
-            match (head, caller.flatten(), app) {
-                (Some(head), ..) => Some(head),
-                (None, Some(caller), Some(app)) => {
-                    self.note_caller(&caller);
-                    admitted(&app.budget_of(&caller))
-                }
-                // Probes must respond while others use up the budget.
-                _ if are_few && is_probe(request) => {
-                    stream.reservation = streams.strangers.reserve_unchecked(STREAM_BYTES);
-                    Some(streams.strangers.empty_reservation())
-                }
-                _ => None,
+        let look = || app.map(|app| app.caller_of(&self.peer, request.headers()));
+        let (mut caller, mut head) = (None, None);
+        if streams.is_proxy {
+            caller = look();
+        } else if let (Some(known), Some(_)) = (streams.caller.get(), app) {
+            caller = Some(Ok(known.clone()));
+        }
+        // While the store opens, no caller can show a key.
+        let are_many = streams.is_proxy || app.is_none();
+        let are_few = open <= if are_many { STREAMS_MAX } else { STREAMS_WITHOUT_KEY_MAX };
+        if !matches!(caller, Some(Ok(_))) {
+            if are_few && !app.is_some_and(|it| it.is_limited(&self.peer, request)) {
+                head = admitted(&streams.strangers);
             }
-        };
-        match head {
-            Some(head) => Ok((stream, head)),
-            None => {
-                drop(stream);
-                self.note_refused(app);
-                Err(Refused { is_known: streams.caller.get().is_some() })
+            if head.is_none() && caller.is_none() {
+                caller = look();
             }
         }
+        if let (None, Some(Ok(caller)), Some(app)) = (&head, &caller, app) {
+            self.note_caller(caller);
+            head = admitted(&app.budget_of(caller));
+        }
+        if let Some(head) = head {
+            return Ok((stream, head));
+        }
+        let is_known = matches!(caller, Some(Ok(_)));
+        if (is_known || are_few) && is_probe(request) && stream.exempt() {
+            stream.reservation = streams.strangers.reserve_unchecked(STREAM_BYTES);
+            return Ok((stream, streams.strangers.empty_reservation()));
+        }
+        drop(stream);
+        Err(self.refuse(
+            match caller {
+                None | Some(Ok(_)) => Refused::OverBudget,
+                Some(Err(problem)) if problem.code() == Code::Unauthenticated => {
+                    Refused::WithoutKey
+                }
+                Some(Err(problem)) => Refused::KeysUnavailable(Box::new(problem)),
+            },
+            app,
+        ))
     }
 
-    fn note_refused(&self, app: Option<&App>) {
-        // While the store opens, the keys are not known yet.
-        let Some(app) = app else { return };
-        app.routes().record(UNMATCHED, StatusCode::TOO_MANY_REQUESTS, Duration::ZERO);
+    /// Counts a refused stream, and ends a connection that goes on without a key.
+    fn refuse(&self, refused: Refused, app: Option<&App>) -> Refused {
+        if let Some(app) = app {
+            app.routes().record(UNMATCHED, refused.status(), Duration::ZERO);
+        }
         let streams = self.streams();
-        if streams.caller.get().is_none()
+        if matches!(refused, Refused::WithoutKey)
+            && !streams.is_proxy
             && streams.refused.fetch_add(1, Ordering::Relaxed) >= REFUSED_MAX
         {
             tracing::debug!("connection closed: it has too many streams without a valid key");
             self.end();
         }
+        refused
     }
 }
 
@@ -201,4 +253,105 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
 fn is_probe<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     PROBES.contains(&path) || path.starts_with("/grpc.health.v1.Health/")
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::access::{KeyId, PresentedKey};
+    use duly_store::AccessRecords;
+    use http::header::AUTHORIZATION;
+
+    use super::*;
+    use crate::{
+        auth::{Auth, Peer},
+        connection::{ConnectionKind, WriteProgress},
+        tests::{REQUEST_MEMORY, TestServer},
+    };
+
+    /// Returns a connection with a budget for strangers.
+    fn connection(strangers: usize, is_proxy: bool) -> Connection {
+        let strangers = (Budget::new(strangers), is_proxy);
+        let progress = WriteProgress::new(Duration::from_secs(30));
+        Connection::new((ConnectionKind::Main, Peer::default()), progress, None, strangers)
+    }
+
+    fn get(path: &str, key: Option<&PresentedKey>) -> Request<()> {
+        let mut request = Request::get(path).body(()).expect("a path");
+        if let Some(key) = key {
+            let value = format!("Bearer {}", key.reveal()).parse().expect("a value");
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        request
+    }
+
+    fn key() -> PresentedKey {
+        PresentedKey::new(KeyId::generate([1; 10]), [1; 32])
+    }
+
+    #[tokio::test]
+    async fn p10_probes_of_known_callers_pass_a_full_budget() {
+        let server = TestServer::start().await;
+        let connection = connection(0, false);
+        connection.note_caller(&Caller::Anyone);
+        let _full = server.app.budget_of(&Caller::Anyone).reserve_unchecked(REQUEST_MEMORY);
+        let admit = |path: &str| connection.admit(&get(path, None), Some(&server.app));
+        assert!(matches!(admit("/v1/namespaces"), Err(Refused::OverBudget)));
+        for path in [&PROBES[..], &["/grpc.health.v1.Health/Check"]].concat() {
+            assert!(admit(path).is_ok(), "{path}");
+        }
+        let open: Vec<_> = (0..PROBES_MAX).map(|_| admit(PROBES[0]).expect("free")).collect();
+        assert!(admit(PROBES[0]).is_err(), "they are bounded");
+        drop(open);
+        assert!(admit(PROBES[0]).is_ok());
+    }
+
+    #[tokio::test]
+    async fn p10_keys_that_cannot_be_looked_at_are_no_refusal() {
+        let auth = Auth::new(true, Some(&key()), false);
+        let damage = Some("asked to by the test".to_owned());
+        auth.use_records(AccessRecords { damage, ..AccessRecords::default() });
+        let server = TestServer::start_with(auth).await;
+        let connection = connection(0, false);
+        for _ in 0..10 * REFUSED_MAX {
+            let admitted =
+                connection.admit(&get("/v1/namespaces", Some(&key())), Some(&server.app));
+            let [refused, again] =
+                [admitted, connection.admit(&get("/a", None), Some(&server.app))]
+                    .map(|it| it.expect_err("no space"));
+            let response = refused.response(false);
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(response.headers()[RETRY_AFTER], "60");
+            let response = again.response(true);
+            assert_eq!(response.headers()["grpc-status"], "14", "{response:?}");
+        }
+        assert!(!connection.signals.stops_reading());
+    }
+
+    #[tokio::test]
+    async fn callers_have_all_streams_while_the_store_opens() {
+        let connection = connection(REQUEST_MEMORY, false);
+        let admit = || connection.admit(&get("/v1/namespaces", None), None);
+        let _open: Vec<_> = (0..STREAMS_MAX).map(|_| admit().expect("free")).collect();
+        assert!(matches!(admit(), Err(Refused::OverBudget)));
+    }
+
+    #[tokio::test]
+    async fn p10_each_stream_of_a_proxy_has_its_own_caller() {
+        let server = TestServer::start_with(Auth::new(true, Some(&key()), false)).await;
+        let proxy = connection(0, true);
+        let admit = |key: Option<&PresentedKey>| {
+            proxy.admit(&get("/v1/namespaces", key), Some(&server.app))
+        };
+        let _first = admit(Some(&key())).expect("a valid key");
+        for _ in 0..10 * REFUSED_MAX {
+            assert!(matches!(admit(None), Err(Refused::WithoutKey)));
+        }
+        assert!(!proxy.signals.stops_reading(), "others use it too");
+        assert!(admit(Some(&key())).is_ok());
+        // Its callers without a key share the budget of strangers.
+        let proxy = connection(2 * STREAM_BYTES, true);
+        let used = server.app.budget_of(&Caller::Anyone).used();
+        let _open = proxy.admit(&get("/v1/namespaces", None), Some(&server.app)).expect("free");
+        assert_eq!(server.app.budget_of(&Caller::Anyone).used(), used);
+    }
 }

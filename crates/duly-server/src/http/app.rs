@@ -185,8 +185,11 @@ impl App {
         part.unwrap_or_else(|| self.0.budget.clone())
     }
 
-    /// Returns the caller of a request, if the caller has a valid key or needs none.
-    pub(crate) fn caller_of(&self, peer: &Peer, headers: &HeaderMap) -> Option<Caller> {
+    /// Returns the caller of a request, who has a valid key or needs none.
+    ///
+    /// # Errors
+    /// `unauthenticated` without a valid key; another code if this node cannot look at keys.
+    pub(crate) fn caller_of(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
         let peer = self.guard.behind_proxies(peer.clone(), headers);
         self.auth.caller_of(headers, peer, self.now())
     }
