@@ -245,7 +245,10 @@ impl Connection {
 fn head_bytes<B>(request: &Request<B>) -> usize {
     let headers: &HeaderMap = request.headers();
     let text: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    let target = request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    let uri = request.uri();
+    // Over HTTP/2 `:authority` is part of the target, in place of the field `host`.
+    let authority = uri.authority().map_or(0, |it| it.as_str().len());
+    let target = authority + uri.path().len() + uri.query().map_or(0, str::len);
     text + target + headers.capacity().max(headers.len()) * FIELD_BYTES
 }
 
@@ -353,5 +356,12 @@ mod tests {
         let used = server.app.budget_of(&Caller::Anyone).used();
         let _open = proxy.admit(&get("/v1/namespaces", None), Some(&server.app)).expect("free");
         assert_eq!(server.app.budget_of(&Caller::Anyone).used(), used);
+    }
+
+    #[test]
+    fn p10_the_authority_of_a_request_counts() {
+        let [short, long] = ["a", &"a".repeat(1_000)]
+            .map(|host| head_bytes(&get(&format!("http://{host}/v1/namespaces"), None)));
+        assert_eq!(long - short, 999);
     }
 }
