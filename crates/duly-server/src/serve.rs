@@ -16,7 +16,7 @@ use hyper_util::{
 };
 use ipnet::IpNet;
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     task::{AbortHandle, JoinHandle},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
@@ -46,6 +46,11 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 pub(crate) const STREAMS_MAX: u32 = 256;
 /// Bytes of the head of a request. Many slow heads together must not fill the memory (P10).
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
+
+/// Connections that make way and still end their last calls, at once.
+const ENDING_MAX: usize = 64;
+/// Longest time of that.
+const ENDING_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Connections of a reserve at once.
 const RESERVE_MAX: usize = 64;
@@ -146,6 +151,7 @@ async fn accept(
     let slots = Slots::new(settings.connections_max, settings.per_address_max);
     let strangers = Budget::new(settings.request_memory_max / STRANGERS_SHARE);
     let mut reserve = Reserve::new(&settings, strangers.clone());
+    let ending = Arc::new(Semaphore::new(ENDING_MAX));
     let (stop_connections, stopped_connections) = watch::channel(false);
     let timeouts =
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
@@ -174,7 +180,7 @@ async fn accept(
                     (stream, tls.clone()),
                     (slot, progress, timeouts),
                     (strangers.clone(), is_proxy),
-                    &builder,
+                    (&builder, &ending),
                     switch.clone(),
                     stopped_connections.clone(),
                 );
@@ -232,11 +238,11 @@ fn connect(
     (stream, tls): (Stream, Option<Tls>),
     (slot, progress, timeouts): (Slot, WriteProgress, ConnectionTimeouts),
     (strangers, is_proxy): (Budget, bool),
-    builder: &Arc<auto::Builder<TokioExecutor>>,
+    (builder, ending): (&Arc<auto::Builder<TokioExecutor>>, &Arc<Semaphore>),
     switch: RouterSwitch,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let builder = Arc::clone(builder);
+    let (builder, ending) = (Arc::clone(builder), Arc::clone(ending));
     let address = listen::peer_of(&stream);
     tokio::spawn(async move {
         let signals = slot.signals().clone();
@@ -288,7 +294,16 @@ fn connect(
         if makes_way {
             connection.as_mut().graceful_shutdown();
             // Tells the caller, if the socket takes that at once.
-            let _last_bytes = poll!(connection.as_mut());
+            let is_open = poll!(connection.as_mut()).is_pending();
+            // A call may have come since the connection was found idle. Its caller gets a response, or over HTTP/2
+            // learns that the server has not begun it.
+            if is_open
+                && signals.is_known()
+                && !signals.stops_reading()
+                && let Ok(_place) = ending.try_acquire()
+            {
+                timeout(ENDING_TIME_MAX, connection).await.ok();
+            }
         }
         drop(stopped);
     });
@@ -366,3 +381,6 @@ impl Reserve {
         self.connections.push_back(tokio::spawn(serving).abort_handle());
     }
 }
+
+#[cfg(test)]
+mod tests;
