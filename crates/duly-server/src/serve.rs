@@ -48,7 +48,7 @@ pub(crate) const STREAMS_MAX: u32 = 256;
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 
 /// Connections that make way and still end their last calls, at once.
-const ENDING_MAX: usize = 64;
+const ENDING_MAX: usize = 16;
 /// Longest time of that.
 const ENDING_TIME_MAX: Duration = Duration::from_secs(1);
 
