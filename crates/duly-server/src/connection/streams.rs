@@ -11,6 +11,7 @@
 //! 3. Probes need no space in a budget: they respond while others use it up.
 //! 4. A stream that is not admitted gets a head without a body, which no window holds back. A connection without a
 //!    key that has too many of them ends.
+//!    So does one whose key was revoked.
 //! 5. A proxy stands for many callers: each of its streams has a caller of its own.
 //! 6. A connection that resets streams faster than the server can drop them ends.
 //!
@@ -185,7 +186,9 @@ impl Connection {
         let (mut caller, mut head) = (None, None);
         if streams.is_proxy {
             caller = look();
-        } else if let (Some(known), Some(_)) = (streams.caller.get(), app) {
+        } else if let (Some(known), Some(app)) = (streams.caller.get(), app)
+            && known.check_still_valid(app.now()).is_ok()
+        {
             caller = Some(Ok(known.clone()));
         }
         // While the store opens, no caller can show a key.
@@ -260,7 +263,10 @@ fn is_probe<B>(request: &Request<B>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use duly_core::access::{KeyId, PresentedKey};
+    use duly_core::{
+        Timestamp,
+        access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
+    };
     use duly_store::AccessRecords;
     use http::header::AUTHORIZATION;
 
@@ -356,6 +362,26 @@ mod tests {
         let used = server.app.budget_of(&Caller::Anyone).used();
         let _open = proxy.admit(&get("/v1/namespaces", None), Some(&server.app)).expect("free");
         assert_eq!(server.app.budget_of(&Caller::Anyone).used(), used);
+    }
+
+    #[tokio::test]
+    async fn p10_a_revoked_key_admits_no_streams() {
+        let auth = Auth::new(true, Some(&key()), false);
+        let server = TestServer::start_with(auth.clone()).await;
+        let connection = connection(0, false);
+        let admit = || connection.admit(&get("/v1/namespaces", Some(&key())), Some(&server.app));
+        assert!(admit().is_ok() && admit().is_ok());
+        // An administrator's key ends the root key.
+        let admin = PresentedKey::new(KeyId::generate([2; 10]), [2; 32]);
+        let rights = (Actions::all(), vec![NamespacePattern::all()]);
+        let created = (Timestamp::MIN, String::new());
+        let admin = ApiKey::new(&admin, "admin".to_owned(), rights, created);
+        let keys = [(admin.id.clone(), admin)].into();
+        auth.use_records(AccessRecords { version: 1, keys, ..AccessRecords::default() });
+        for _ in 0..=REFUSED_MAX {
+            assert!(matches!(admit(), Err(Refused::WithoutKey)));
+        }
+        assert!(connection.signals.stops_reading(), "it ends as any without a key");
     }
 
     #[test]
