@@ -44,7 +44,7 @@ async fn starts_serves_and_stops() {
     let running = start(config(&data, "127.0.0.1:0")).await.unwrap();
     let address = running.addr();
     assert_ne!(address.port(), 0);
-    assert_eq!((running.report().pending, running.report().namespaces), (0, 0));
+    assert_eq!((running.report().pending, running.report().namespaces), (0, Some(0)));
 
     let body = r#"{"id":"t","delay":"1h"}"#;
     let request = format!(

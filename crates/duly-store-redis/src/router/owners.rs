@@ -1,0 +1,106 @@
+//! The owners: which server has which shard, as the Cluster reports it.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use duly_core::{error_code::Retry, shard::ShardId};
+use redis::{Value, cmd};
+
+use super::{CallKind, Router};
+use crate::{OpenError, Opened, keys};
+
+/// Least time between two reads of the owners for calls to silent servers.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+
+impl Router {
+    /// Returns the servers that have shards, with the shards of each.
+    pub(crate) fn owners(&self) -> HashMap<String, Vec<ShardId>> {
+        let mut found: HashMap<String, Vec<ShardId>> = HashMap::new();
+        for (shard, server) in (0..).zip(self.owners.lock().iter()) {
+            found.entry(server.clone()).or_default().push(ShardId(shard));
+        }
+        found
+    }
+
+    /// Asks the Cluster which master has which slot. Of several errors it returns one that does not pass
+    /// by itself, if there is one.
+    pub(crate) async fn refresh_owners(&self) -> Opened<()> {
+        if !self.address.cluster {
+            return Ok(());
+        }
+        let mut known: Vec<String> = self.owners.lock().clone();
+        known.extend(self.address.servers.iter().cloned());
+        known.extend(self.servers.lock().keys().cloned());
+        known.sort_unstable();
+        known.dedup();
+        let mut failed: Option<OpenError> = None;
+        for server in known {
+            let asked = match self.check_out(&server, CallKind::Once).await {
+                Ok(pooled) => {
+                    let asked = pooled.command(cmd("CLUSTER").arg("SLOTS")).await;
+                    if asked.is_err() {
+                        pooled.drop_connection().await;
+                    }
+                    asked
+                }
+                Err(error) => Err(error),
+            };
+            let error = match asked.map(|value| self.learn(&value, &server)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    let reason = "it does not know an owner of every slot".to_owned();
+                    OpenError::NotReady { address: server, reason }
+                }
+                Err(error) => OpenError::of(&server, &error),
+            };
+            if failed.as_ref().is_none_or(|failed| failed.retry() != Retry::Never) {
+                failed = Some(error);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Takes the reply of `CLUSTER SLOTS`. Returns `true` if every shard has an owner now.
+    fn learn(&self, slots: &Value, asked: &str) -> bool {
+        let Value::Array(ranges) = slots else { return false };
+        let asked_host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
+        let mut found = Vec::new();
+        for range in ranges {
+            let Value::Array(parts) = range else { continue };
+            let (Some(Value::Int(from)), Some(Value::Int(to)), Some(Value::Array(master))) =
+                (parts.first(), parts.get(1), parts.get(2))
+            else {
+                continue;
+            };
+            let host = match master.first() {
+                Some(Value::BulkString(host)) if !host.is_empty() => {
+                    String::from_utf8_lossy(host).into_owned()
+                }
+                _ => asked_host.to_owned(),
+            };
+            let Some(Value::Int(port)) = master.get(1) else { continue };
+            found.push((*from..=*to, format!("{host}:{port}")));
+        }
+        let owner = |seq: &String| {
+            let slot = i64::from(keys::slot_of(seq));
+            let range = found.iter().find(|(range, _)| range.contains(&slot));
+            range.map(|(_, server)| server.clone())
+        };
+        let owners: Option<Vec<String>> = self.seqs.iter().map(owner).collect();
+        let Some(owners) = owners else { return false };
+        *self.owners.lock() = owners;
+        true
+    }
+
+    /// Returns `true` if calls for silent servers may have the owners read again: once a second.
+    pub(super) fn refresh_is_due(&self) -> bool {
+        let mut refreshed_at = self.refreshed_at.lock();
+        let is_due = refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_EVERY);
+        if is_due {
+            *refreshed_at = Some(Instant::now());
+        }
+        is_due
+    }
+}
