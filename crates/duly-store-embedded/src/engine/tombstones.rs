@@ -73,10 +73,19 @@ impl Tombstones {
     /// Applies the retention that the namespace has from `now` on.
     pub(super) fn set_retention(&mut self, retention: Millis, now: Timestamp) {
         if retention.ms() > self.retention_ms {
-            let over_until_ms = now.unix_ms().saturating_sub(self.retention_ms);
+            // A timer may still end in this millisecond, under the longer retention.
+            let over_until_ms = now.unix_ms().saturating_sub(self.retention_ms.max(1));
             self.over_until_ms = self.over_until_ms.max(over_until_ms);
         }
         self.retention_ms = retention.ms();
+    }
+
+    /// Keeps `over_until_ms` below the end of a timer that ends now. The clock may have been ahead when the
+    /// retention was raised.
+    const fn admit(&mut self, ended_ms: u64) {
+        if ended_ms <= self.over_until_ms {
+            self.over_until_ms = ended_ms.saturating_sub(1);
+        }
     }
 
     pub(crate) const fn retention_ms(&self) -> u64 {
@@ -124,7 +133,10 @@ impl Engine {
         let claimable = Claimable { at_ms: ended_ms, kind: AttemptKind::First };
         let entry = Entry::new(key, 0, claimable, location).with_number(order);
         let number = key.namespace();
-        let ends_ms = self.namespaces.get(number).map_or(0, |ns| ns.tombstones.end_of(&entry));
+        let ends_ms = self.namespaces.get_mut(number).map_or(0, |namespace| {
+            namespace.tombstones.admit(ended_ms);
+            namespace.tombstones.end_of(&entry)
+        });
         if ends_ms <= self.now.wall_ms && !self.replaying {
             self.drop_tombstone(key);
             return;

@@ -67,7 +67,8 @@ local key = K .. 'n:' .. num
 local before, retention = tonumber(call('HGET', key, 'retention') or ''), tonumber(fields.retention or '')
 if before and retention and before ~= retention then
   if retention > before then
-    local over = math.max(now - before, tonumber(call('HGET', key, 'over') or '0'))
+    -- A timer may still end in this millisecond, under the longer retention.
+    local over = math.max(now - math.max(before, 1), tonumber(call('HGET', key, 'over') or '0'))
     write('HSET', key, 'over', digits(over))
   end
   local last = call('LINDEX', K .. 'sl:' .. num, -1)

@@ -61,6 +61,12 @@ end
 -- Keeps tombstones of one kind for the retention. Older tombstones of these ids were removed from `sd` before.
 local function keep_tombstones(ctl, kind, ids, tombstones)
   local num = ctl.num
+  -- The clock may have been ahead when the retention was raised.
+  local ended = time_at(tombstones[1], 2)
+  if ended <= ctl.over then
+    ctl.over = ended - 1
+    write('HSET', K .. 'n:' .. num, 'over', digits(ctl.over))
+  end
   local set, list = { 'HSET', K .. 's:' .. num }, { 'RPUSH', K .. 'sl:' .. num }
   for i, id in ipairs(ids) do
     set[i * 2 + 1], set[i * 2 + 2] = id, tombstones[i]

@@ -437,3 +437,19 @@ async fn p10_unreachable_shards_keep_only_their_quota() {
     }
     assert_eq!(made(&store, "one-more").await, Err(Limit::MaxPending));
 }
+
+#[tokio::test]
+async fn p6_t24_a_tombstone_survives_a_clock_step_back() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 1)).await;
+    schedule(&store, "t", LATER).await;
+    let keys = crate::calls::coordinator_keys(server.port());
+    let num = tell(server.port(), &format!("HGET {keys}nn {}", name()));
+    // As a raised retention leaves it while the clock is ahead.
+    let ahead = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970").as_millis() + 3_600_000;
+    let set = format!("HSET {keys}n:{} over {ahead}", num.lines().last().expect("a number"));
+    assert_eq!(tell(server.port(), &set), ":1");
+    cancel(&store, "t").await;
+    let kept = store.get(shard(&store, &id("t")), name(), id("t"), 0).await.expect("a read");
+    assert_eq!(kept.map(|view| view.state), Some(duly_core::State::Cancelled));
+}

@@ -210,6 +210,8 @@ macro_rules! conformance_cases {
                 p1_p4_p6_a_forgotten_timer_leaves_nothing,
                 p6_p10_settings_bound_what_is_kept_already,
                 p6_a_longer_retention_restores_nothing,
+                p6_a_raised_retention_counts_at_once,
+                p6_t24_a_raised_retention_survives_a_step_back,
                 p9_p10_origins_past_the_number_of_lanes_share_one,
                 p10_a_refused_item_leaves_no_trace,
             }

@@ -14,7 +14,7 @@ use super::{
         timer,
     },
 };
-use crate::{Limit, Operation, Outcome, Refusal, claim::ORIGINS_MAX};
+use crate::{Limit, Operation, Outcome, Refusal, SettleVerdict, claim::ORIGINS_MAX};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     let mut settings = settings();
@@ -255,6 +255,43 @@ pub(super) async fn p6_a_longer_retention_restores_nothing(harness: &dyn Harness
     assert_eq!(scene.state("kept").await, Some(State::Cancelled));
     scene.advance(secs(1)).await;
     assert_eq!(scene.state("kept").await, None);
+    CaseResult::Whole
+}
+
+pub(super) async fn p6_a_raised_retention_counts_at_once(harness: &dyn Harness) -> CaseResult {
+    let own = |retention| Settings { retention, ..settings() };
+    let scene = Scene::with(harness, own(Millis::ZERO)).await;
+    scene.create_in("cancelled", secs(60)).await;
+    scene.create_in("delivered", secs(0)).await;
+    let firing = scene.claim_one().await;
+    scene.put(own(secs(3_600))).await;
+    scene.apply(cancel_op("cancelled")).await;
+    scene.settled(&firing, SettleVerdict::Ack).await;
+    let states = async || [scene.state("cancelled").await, scene.state("delivered").await];
+    let kept = [Some(State::Cancelled), Some(State::Finished)];
+    assert_eq!(states().await, kept, "they ended in the millisecond of the change");
+    if scene.restart(Restart::Kill).await {
+        assert_eq!(states().await, kept);
+    }
+    CaseResult::Whole
+}
+
+pub(super) async fn p6_t24_a_raised_retention_survives_a_step_back(
+    harness: &dyn Harness,
+) -> CaseResult {
+    let own = |retention| Settings { retention, ..settings() };
+    let scene = Scene::with(harness, own(secs(10))).await;
+    scene.create_in("later", secs(600)).await;
+    if harness.step_wall(100_000).is_none() {
+        return CaseResult::NoClockSteps;
+    }
+    scene.put(own(secs(3_600))).await;
+    harness.step_wall(-100_000);
+    scene.apply(cancel_op("later")).await;
+    assert_eq!(scene.state("later").await, Some(State::Cancelled));
+    if scene.restart(Restart::Kill).await {
+        assert_eq!(scene.state("later").await, Some(State::Cancelled));
+    }
     CaseResult::Whole
 }
 
