@@ -73,6 +73,8 @@ pub(crate) struct Deployment {
     pub(crate) absences: Known<NamespaceName, LastCheck>,
     /// Namespaces known to need repair.
     pub(crate) to_repair: Mutex<BTreeSet<NamespaceName>>,
+    /// Searches for tombstones to drop that are under way; `true`: the settings have changed again since.
+    pub(crate) trims: Mutex<HashMap<(ShardId, NamespaceName), bool>>,
     /// Settings by the number of their namespace, with their version.
     known: Mutex<HashMap<String, (String, Arc<Settings>)>>,
 }
@@ -153,6 +155,7 @@ impl Deployment {
             rated: Mutex::default(),
             absences: Known(Mutex::default()),
             to_repair: Mutex::default(),
+            trims: Mutex::default(),
             known: Mutex::default(),
         }
     }

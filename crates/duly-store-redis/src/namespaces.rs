@@ -13,7 +13,10 @@
 //!    never taken for a deletion: the other shards are asked first (`absent.rs`), and an operator has
 //!    the record restored from them. A background pass finds such namespaces (`repair.rs`).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use duly_core::{
     NamespaceName, Settings, Timestamp,
@@ -125,27 +128,43 @@ impl Deployment {
                 resumes_at: old.and_then(|old| old.resumes_at),
             }))
         });
-        let (namespace, new) = changed.await?;
-        if !new {
+        let (namespace, old) = changed.await?;
+        let bounds = |settings: &Settings| (settings.retention, settings.limits.max_retained);
+        if old.as_ref().is_some_and(|old| bounds(old) != bounds(&namespace.settings)) {
             for shard in (0..self.shards).map(ShardId) {
                 self.trim_in_background(shard, name.clone());
             }
         }
-        Ok((namespace, new))
+        Ok((namespace, old.is_none()))
     }
 
     /// Drops the tombstones of a shard that changed settings no longer keep, a few in each call. A caller
     /// does not wait for it: there may be millions. If it fails, later ends of timers drop them, or the
-    /// expiry of the keys.
+    /// expiry of the keys. At most one task does it for each shard of a namespace.
     fn trim_in_background(self: &Arc<Self>, shard: ShardId, name: NamespaceName) {
+        let place = (shard, name);
+        match self.trims.lock().entry(place.clone()) {
+            Entry::Occupied(mut running) => {
+                running.insert(true);
+                return;
+            }
+            Entry::Vacant(vacant) => vacant.insert(false),
+        };
         let deployment = Arc::clone(self);
         self.router.spawn(async move {
             loop {
-                match deployment.trim(shard, &name).await {
-                    Ok(0) => return,
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::debug!(%error, namespace = %name, "tombstones not dropped");
+                let trimmed = deployment.trim(shard, &place.1).await;
+                if let Err(error) = &trimmed {
+                    tracing::debug!(%error, namespace = %place.1, "tombstones not dropped");
+                }
+                if trimmed.is_ok_and(|dropped| dropped > 0) {
+                    continue;
+                }
+                let mut trims = deployment.trims.lock();
+                match trims.get_mut(&place) {
+                    Some(again) if *again => *again = false,
+                    _ => {
+                        trims.remove(&place);
                         return;
                     }
                 }
@@ -173,12 +192,13 @@ impl Deployment {
     }
 
     /// Reads a namespace at its coordinator shard, changes it there unless it has changed in between,
-    /// and then everywhere else. `next` returns `None` if it stays as it is.
+    /// and then everywhere else. `next` returns `None` if it stays as it is. Returns it with its settings
+    /// of before; `None`: it is new.
     async fn change_namespace(
         &self,
         name: &NamespaceName,
         next: impl Fn(Option<&Control>, Timestamp) -> Result<Option<NextNamespace>>,
-    ) -> Result<(Namespace, bool)> {
+    ) -> Result<(Namespace, Option<Arc<Settings>>)> {
         let coordinator = self.coordinator_of(name);
         for _ in 0..TRIES {
             let (now, old) = self.control_of(coordinator, name).await?;
@@ -193,7 +213,8 @@ impl Deployment {
                     let present = CoordinatorState { control: old.clone(), allocations };
                     self.allocate_lowered(&self.spread(present).await?).await;
                 }
-                return Ok((namespace(old), false));
+                let settings = Arc::clone(&old.settings);
+                return Ok((namespace(old), Some(settings)));
             };
             let changed = self
                 .put_at_coordinator(coordinator, name, old.as_ref(), &next, CoordinatorWrite::Plain)
@@ -203,7 +224,7 @@ impl Deployment {
             };
             let changed = self.spread(changed).await?;
             self.allocate_lowered(&changed).await;
-            return Ok((namespace(changed.control), old.is_none()));
+            return Ok((namespace(changed.control), old.map(|old| old.settings)));
         }
         Err(Error::Overloaded {
             reason: "other callers kept changing the namespace".to_owned(),

@@ -26,8 +26,9 @@ impl Engine {
     /// Applies the record at `location` to the state.
     pub(super) fn absorb(&mut self, location: Location, number: u32, effect: Effect) {
         if let Effect::Namespace(namespace) = effect {
-            self.namespaces.put(number, *namespace);
-            self.note_retention(number);
+            if self.namespaces.put(number, *namespace) {
+                self.note_retention(number);
+            }
             return;
         }
         if self.namespaces.get(number).is_none() {

@@ -223,8 +223,8 @@ impl Namespaces {
         self.next_number = self.next_number.max(highest);
     }
 
-    /// Applies the record of a namespace.
-    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) {
+    /// Applies the record of a namespace. Returns `true` if its tombstones have another retention now.
+    pub(crate) fn put(&mut self, number: u32, record: NamespaceRecord) -> bool {
         self.next_number = self.next_number.max(number);
         self.by_name.insert(record.name.clone(), number);
         let before = self.by_number.get(&number).and_then(|known| known.record.resumes_at);
@@ -233,15 +233,18 @@ impl Namespaces {
             Some(known) => {
                 let before = NamespaceSums::of(known);
                 known.fixed_bytes = fixed_bytes(&record);
-                known.tombstones.set_retention(record.settings.retention, record.updated_at);
+                let (retention, now) = (record.settings.retention, record.updated_at);
+                let is_changed = known.tombstones.set_retention(retention, now);
                 let (created_at, totals) = (known.record.created_at, known.record.totals);
                 known.record = NamespaceRecord { created_at, totals, ..record };
                 self.sums.replace(before, NamespaceSums::of(known));
+                is_changed
             }
             None => {
                 let namespace = Namespace::new(record);
                 self.sums.replace(NamespaceSums::default(), NamespaceSums::of(&namespace));
                 self.by_number.insert(number, namespace);
+                false
             }
         }
     }

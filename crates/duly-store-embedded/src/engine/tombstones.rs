@@ -70,14 +70,14 @@ impl Tombstones {
         }
     }
 
-    /// Applies the retention that the namespace has from `now` on.
-    pub(super) fn set_retention(&mut self, retention: Millis, now: Timestamp) {
+    /// Applies the retention that the namespace has from `now` on. Returns `true` if it is another.
+    pub(super) fn set_retention(&mut self, retention: Millis, now: Timestamp) -> bool {
         if retention.ms() > self.retention_ms {
             // A timer may still end in this millisecond, under the longer retention.
             let over_until_ms = now.unix_ms().saturating_sub(self.retention_ms.max(1));
             self.over_until_ms = self.over_until_ms.max(over_until_ms);
         }
-        self.retention_ms = retention.ms();
+        std::mem::replace(&mut self.retention_ms, retention.ms()) != retention.ms()
     }
 
     /// Keeps `over_until_ms` below the end of a timer that ends now. The clock may have been ahead when the

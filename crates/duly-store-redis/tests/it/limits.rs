@@ -450,6 +450,21 @@ async fn p6_t24_a_tombstone_survives_a_clock_step_back() {
     let set = format!("HSET {keys}n:{} over {ahead}", num.lines().last().expect("a number"));
     assert_eq!(tell(server.port(), &set), ":1");
     cancel(&store, "t").await;
-    let kept = store.get(shard(&store, &id("t")), name(), id("t"), 0).await.expect("a read");
+    let kept = store.get(shard(&store, &id("t")), name(), id("t"), u64::MAX).await.expect("a read");
     assert_eq!(kept.map(|view| view.state), Some(duly_core::State::Cancelled));
+}
+
+#[tokio::test]
+async fn p10_only_changed_bounds_look_for_tombstones_to_drop() {
+    let (server, store) = store(Settings::default()).await;
+    let scripts_of = async |settings| {
+        let before = scripts(&server);
+        put(&store, settings).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scripts(&server) - before
+    };
+    let same = scripts_of(Settings::default()).await;
+    let shorter = Settings { retention: LATER, ..Settings::default() };
+    let shorter = scripts_of(shorter).await;
+    assert!(same + u64::from(SHARDS) / 2 < shorter, "{same} scripts, {shorter} with a change");
 }

@@ -139,3 +139,19 @@ fn a_shorter_retention_frees_memory_in_small_steps() {
     }
     assert_eq!(before, 0);
 }
+
+#[test]
+fn only_a_changed_retention_starts_a_pass() {
+    let mut bench = Bench::new(u64::MAX);
+    while bench.engine.is_busy() {
+        bench.step();
+    }
+    for (retention, starts) in
+        [(Settings::default().retention, false), (Millis::from_secs(9), true)]
+    {
+        bench.retain_for(retention);
+        let namespace = bench.engine.namespaces.get(bench.number).expect("it was made");
+        let pass_at_ms = namespace.tombstones.pass_at_ms;
+        assert_eq!(pass_at_ms <= bench.engine.now.wall_ms, starts, "{retention:?}");
+    }
+}
