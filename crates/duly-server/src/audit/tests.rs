@@ -1,6 +1,6 @@
 use std::{fs, path::Path, time::Instant};
 
-use duly_core::access::{Actions, PresentedKey, Role};
+use duly_core::access::{Actions, PresentedKey, Role, Subject};
 use duly_store::{AccessChange, ChangeOrigin};
 use serde_json::Value;
 
@@ -189,7 +189,9 @@ async fn a_required_log_that_cannot_be_written_refuses_changes() {
 async fn revocations_pass(app: &App, admin: &PresentedKey, is_refused: bool) {
     let all = Actions::all();
     let stored = async || app.store.read_access(u64::MAX).await.unwrap().unwrap();
-    for key in [key(1, all, &["*"]), key(2, all, &["a"]), key(3, all, &["*"])] {
+    let subject = Some(Subject::new("jwt:sub:ann").unwrap());
+    let with_subject = key(4, all, &["a"]).with_subject(subject);
+    for key in [key(1, all, &["*"]), key(2, all, &["a"]), key(3, all, &["*"]), with_subject] {
         let put = AccessChange::Put(Box::new(key));
         let seen = stored().await.version;
         app.store.change_access(seen, put, ChangeOrigin::Offline).await.unwrap().unwrap();
@@ -208,6 +210,12 @@ async fn revocations_pass(app: &App, admin: &PresentedKey, is_refused: bool) {
     }
     assert_eq!(patch(r#"{"disabled":true}"#).await.0, 200);
     assert_eq!(call_http(app, ("DELETE", &path(3)), Some(admin), "").await.0.as_u16(), 204);
+    // The removal of a key with a subject can widen the rights of its holder.
+    let disabled = r#"{"disabled":true}"#;
+    assert_eq!(call_http(app, ("PATCH", &path(4)), Some(admin), disabled).await.0.as_u16(), 200);
+    let (status, body) = call_http(app, ("DELETE", &path(4)), Some(admin), "").await;
+    assert_eq!(status.as_u16(), if is_refused { 503 } else { 204 }, "{body}");
+    assert_eq!(body.to_string().contains("disable it instead"), is_refused, "{body}");
     let records = stored().await;
     assert!(records.keys[&presented(2).id].disabled, "it permits nothing any more");
     assert!(!records.keys.contains_key(&presented(3).id));

@@ -230,6 +230,10 @@ pub(crate) async fn rotate_key(
 )]
 pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
     app.change_keys(&id, |present| match present {
+        // Without it its holder may have a wider key, of a group. A disabled key keeps its place.
+        Some(key) if call::may_only_revoke() && key.subject.is_some() => {
+            Err(crate::audit::unwritable_for_subject())
+        }
         Some(_) => Ok(AccessChange::Delete(id.clone())),
         None => Err(no_key(&id)),
     })
