@@ -1,9 +1,9 @@
 //! Removal of all that is left of an ended timer: its tombstone and its dead letters.
 
 use axum::extract::State;
-use duly_api::{ForgetResponse, dead_letters::DEAD_LETTERS_MAX};
-use duly_core::{NamespaceName, TimerId};
-use duly_store::{Operation, Outcome, Refusal, command::DeadLetterId};
+use duly_api::ForgetResponse;
+use duly_core::{Code, NamespaceName, TimerId};
+use duly_store::{Error, Operation, Outcome, Refusal, command::DeadLetterId};
 
 use super::{
     App, Problem,
@@ -13,13 +13,16 @@ use super::{
     refusal_texts::OperationKind,
     response::{self, HandlerResult},
 };
-use crate::messages;
+use crate::{call::Scope, messages};
 
 /// Remove all that is left of an ended timer: its tombstone and its dead letters.
 ///
 /// A pending timer is refused: cancel it first. If nothing is left, the call does nothing, so it can be
 /// repeated. After it the id is as if it had never been used: a repetition of an earlier request makes a new
 /// timer.
+///
+/// The parts are removed one by one. If the call fails in between, its code is `aborted`: repeat it. A dead
+/// letter that the id gets during the call is removed, too.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/timers/{id}/forget",
@@ -35,25 +38,48 @@ pub(crate) async fn forget_timer(
 }
 
 impl App {
-    /// Removes all that is left of an ended timer.
+    /// Removes all that is left of an ended timer, also if the caller does not wait for it.
     pub(crate) async fn forget(
         &self,
         namespace: NamespaceName,
         id: TimerId,
     ) -> Result<ForgetResponse, Problem> {
         self.namespace(namespace.clone()).await?;
-        let mut removed = ForgetResponse::default();
-        // First, because it refuses a pending timer.
-        let tombstone = Operation::Forget { id: id.clone() };
-        removed.tombstones += u64::from(self.remove(&namespace, tombstone).await?);
-        while removed.dead_letters < DEAD_LETTERS_MAX as u64 {
-            let letter = Operation::Purge { letter: DeadLetterId::Timer(id.clone()) };
-            if !self.remove(&namespace, letter).await? {
-                break;
-            }
+        let (app, scope) = (self.clone(), Scope::current());
+        let task = tokio::spawn(async move {
+            let mut removed = ForgetResponse::default();
+            let done = scope.run(app.forget_all(&namespace, &id, &mut removed)).await;
+            done.map_err(|problem| after_a_part(&removed, problem)).map(|()| removed)
+        });
+        task.await.map_err(|_| Problem::fault("the removal of a timer ended early"))?
+    }
+
+    async fn forget_all(
+        &self,
+        namespace: &NamespaceName,
+        id: &TimerId,
+        removed: &mut ForgetResponse,
+    ) -> Result<(), Problem> {
+        // The tombstone goes last: as long as it is there, a repeated schedule makes no new timer.
+        let tombstone = || Operation::Forget { id: id.clone() };
+        let letter = || Operation::Purge { letter: DeadLetterId::Timer(id.clone()) };
+        if self.is_pending(namespace, id).await? {
+            // It is refused here.
+            removed.tombstones += u64::from(self.remove(namespace, tombstone()).await?);
+        }
+        while self.remove(namespace, letter()).await? {
             removed.dead_letters += 1;
         }
-        Ok(removed)
+        removed.tombstones += u64::from(self.remove(namespace, tombstone()).await?);
+        Ok(())
+    }
+
+    async fn is_pending(&self, namespace: &NamespaceName, id: &TimerId) -> Result<bool, Problem> {
+        match self.read_timer(namespace.clone(), id.clone()).await {
+            Ok(read) => Ok(read.value.state.is_pending()),
+            Err(problem) if problem.code() == Code::NotFound => Ok(false),
+            Err(problem) => Err(problem),
+        }
     }
 
     /// Carries out an operation that removes something. Returns `false` if there was nothing.
@@ -70,5 +96,32 @@ impl App {
             }
             other => Err(messages::refused(kind, &other, "")),
         }
+    }
+}
+
+/// Returns the problem of a call that fails after it has removed a part.
+fn after_a_part(removed: &ForgetResponse, problem: Problem) -> Problem {
+    if *removed == ForgetResponse::default() {
+        return problem;
+    }
+    let cause = problem.into_body().detail;
+    let reason = format!("a part was removed, and then the call failed ({cause}); repeat the call");
+    Error::InDoubt { reason }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_after_a_part_is_in_doubt() {
+        let failed = || Problem::new(Code::AlreadyExists, "cancel it first");
+        let nothing = after_a_part(&ForgetResponse::default(), failed());
+        assert_eq!(nothing.code(), Code::AlreadyExists);
+        let part = ForgetResponse { tombstones: 0, dead_letters: 1 };
+        let problem = after_a_part(&part, failed());
+        assert_eq!(problem.code(), Code::Aborted);
+        let detail = problem.into_body().detail;
+        assert!(detail.contains("cancel it first); repeat the call"), "{detail}");
     }
 }
