@@ -10,8 +10,16 @@ use crate::failure::Failure;
 
 /// Opens a file, or stdin. `what` names the expected content in errors.
 pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Failure> {
+    Ok(match open_file(path, what)? {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stdin()),
+    })
+}
+
+/// Opens a file; `None` for stdin.
+pub(crate) fn open_file(path: &Path, what: &str) -> Result<Option<File>, Failure> {
     if path == Path::new("-") {
-        return Ok(Box::new(io::stdin()));
+        return Ok(None);
     }
     let opened = fs::metadata(path).and_then(|metadata| {
         if metadata.is_dir() {
@@ -19,8 +27,7 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Fail
         }
         File::open(path)
     });
-    let file = opened.map_err(|error| unreadable(path, what, &error))?;
-    Ok(Box::new(file))
+    opened.map(Some).map_err(|error| unreadable(path, what, &error))
 }
 
 /// Reads the whole text of a file, or of stdin.

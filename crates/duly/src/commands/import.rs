@@ -9,9 +9,8 @@ mod section;
 mod target_namespace;
 
 use std::{
-    fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
+    io::{self, Read, Seek as _},
+    path::PathBuf,
 };
 
 use duly_core::NamespaceName;
@@ -64,27 +63,33 @@ struct Import<'a> {
     batch: Batch,
     counts: Counts,
     progress: Progress,
-    /// The check of the lines so far, if the file was not checked before.
-    check: Option<Check>,
+    /// The check of the lines so far. The file may have changed since it was verified.
+    check: Check,
     /// Steps for the operator to do by hand afterwards.
     notes: Vec<String>,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
-    let source = input::open(&args.file, "timers")?;
-    let total = fs::metadata(&args.file).ok().filter(|_| args.file != Path::new("-"));
-    let is_readable_twice = total.as_ref().is_some_and(fs::Metadata::is_file);
-    let total = total.map(|metadata| metadata.len());
+    let unreadable = |error| input::unreadable(&args.file, "timers", &error);
     let name = text::line(&input::name(&args.file));
-    if is_readable_twice {
-        let lines = Lines::new(input::open(&args.file, "timers")?);
-        match verify(lines).map_err(|e| input::unreadable(&args.file, "timers", &e))? {
-            Checked::Whole => {}
-            Checked::Unknown => warn(&unknown(&name)),
-            Checked::Differs(cause) => return Err(refused(&name, &cause)),
-        }
-    }
+    let (source, total, is_verified): (Box<dyn Read + Send>, _, _) =
+        match input::open_file(&args.file, "timers")? {
+            None => (Box::new(io::stdin()), None, false),
+            Some(mut file) => {
+                let metadata = file.metadata().map_err(unreadable)?;
+                let is_readable_twice = metadata.is_file();
+                if is_readable_twice {
+                    match verify(Lines::new(&file)).map_err(unreadable)? {
+                        Checked::Whole => {}
+                        Checked::Unknown => warn(&unknown(&name)),
+                        Checked::Differs(cause) => return Err(refused(&name, &cause)),
+                    }
+                    file.rewind().map_err(unreadable)?;
+                }
+                (Box::new(file), Some(metadata.len()), is_readable_twice)
+            }
+        };
     let mut lines = Lines::new(source);
     let mut import = Import {
         args: &args,
@@ -94,22 +99,20 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         batch: Batch::default(),
         counts: Counts::default(),
         progress: Progress::new(session.printer),
-        check: (!is_readable_twice).then(Check::default),
+        check: Check::default(),
         notes: Vec::new(),
     };
     let ended = import.read(&mut lines, total).await;
     import.progress.clear();
     ended?;
-    let checked = import.check.take().map(|check| check.end(lines.number()));
+    let checked = std::mem::take(&mut import.check).end(lines.number());
     let summary = import.print_summary();
     match checked {
-        Some(Checked::Differs(cause)) => Err(differed(&import.name, &cause)),
-        Some(Checked::Unknown) => {
-            warn(&unknown(&import.name));
-            summary
-        }
-        Some(Checked::Whole) | None => summary,
+        Checked::Differs(cause) => return Err(differed(&import.name, &cause)),
+        Checked::Unknown if !is_verified => warn(&unknown(&import.name)),
+        Checked::Unknown | Checked::Whole => {}
     }
+    summary
 }
 
 /// Checks a file before it is imported.
@@ -135,7 +138,8 @@ fn refused(name: &str, cause: &str) -> Failure {
         format_args!(
             "{name} is not as it was exported: {cause}. Nothing was imported. Copy the file again, or \
              export again. If both are impossible, `duly import -` with the file as stdin imports the \
-             lines that can be read, the changed ones too"
+             lines that can be read, the changed ones too. An export of an older version has no \
+             checksum: import it on its own, not in one file with others"
         ),
     )
 }
@@ -161,9 +165,7 @@ impl Import<'_> {
             let Some(text) = next else {
                 return self.close(number).await;
             };
-            if let Some(check) = &mut self.check {
-                check.add(number, text.whole());
-            }
+            self.check.add(number, text.whole());
             self.take(number, text).await?;
             let timers = text::count(self.counts.done(), "timer");
             self.progress.show(lines.read_bytes(), total, &format!("{timers} processed"));

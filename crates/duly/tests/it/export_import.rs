@@ -219,6 +219,8 @@ fn p11_a_file_that_was_changed_is_refused_whole() {
         (changed(|lines| lines.insert(2, lines[1].clone())), "missing or doubled"),
         (changed(|lines| lines[2].truncate(20)), "line 3 is not a line of an export"),
         (changed(|lines| lines.truncate(7)), "truncated"),
+        (Vec::new(), "it is empty"),
+        (vec![String::new(), " ".to_owned()], "it is empty"),
     ] {
         place.write(&lines);
         let message = import(&new, &place, &["--create-namespaces"]).refused(1);

@@ -108,6 +108,7 @@ impl Check {
             Some(difference) if self.has_trailer || self.awaits_trailer => {
                 Checked::Differs(difference)
             }
+            _ if !is_begun && !self.has_trailer => Checked::Differs("it is empty".to_owned()),
             _ if self.is_open || self.awaits_trailer || (self.has_trailer && is_begun) => {
                 Checked::Differs(format!(
                     "it ends after line {lines} without its last line: it is truncated"
@@ -162,9 +163,7 @@ mod tests {
             for at in 0..whole.len() {
                 differs(&[&whole[..at], &whole[at + 1..]].concat(), &format!("{at} is missing"));
                 differs(&[&whole[..=at], &whole[at..]].concat(), &format!("{at} is doubled"));
-                if at > 0 {
-                    differs(&whole[..at], &format!("cut at {at}"));
-                }
+                differs(&whole[..at], &format!("cut at {at}"));
                 let mut changed = whole.clone();
                 changed[at] = changed[at].replacen(r#""id":""#, r#""id":"x"#, 1);
                 if changed == whole {
