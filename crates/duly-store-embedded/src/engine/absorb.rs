@@ -63,7 +63,10 @@ impl Engine {
                 if self.replaying {
                     self.drop_tombstone(key);
                 }
-                if ends_ms.is_some() {
+                if let Some(ends_ms) = ends_ms {
+                    if self.replaying {
+                        self.restore_retention(number, ends_ms.saturating_sub(ended_ms));
+                    }
                     self.keep_tombstone(key, NewTombstone { ended_ms, number: order, location });
                 }
             }
@@ -158,6 +161,17 @@ impl Engine {
                 "namespace has reached its limit of dead letters; nothing of it is delivered until \
                  some are redriven or purged, or limits.namespace.max_dead is raised"
             );
+        }
+    }
+
+    /// Restores the retention that a namespace had at the record of an end. A checkpoint that copied the
+    /// namespace later has a later retention. The record that changed it is still to come, and decides
+    /// which tombstones were over by then.
+    fn restore_retention(&mut self, number: u32, retention_ms: u64) {
+        let lsn = self.replay_lsn;
+        let namespace = self.namespace(number);
+        if lsn <= namespace.captured_lsn {
+            namespace.tombstones.restore_retention(retention_ms);
         }
     }
 

@@ -80,6 +80,11 @@ impl Tombstones {
         std::mem::replace(&mut self.retention_ms, retention.ms()) != retention.ms()
     }
 
+    /// Restores an earlier retention, in replay.
+    pub(super) const fn restore_retention(&mut self, retention_ms: u64) {
+        self.retention_ms = retention_ms;
+    }
+
     /// Keeps `over_until_ms` below the end of a timer that ends now. The clock may have been ahead when the
     /// retention was raised.
     const fn admit(&mut self, ended_ms: u64) {

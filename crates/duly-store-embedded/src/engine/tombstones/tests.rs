@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use duly_core::{
     Millis, Schedule, Settings,
     schedule::{IfExists, When},
+    tombstone::Ended,
 };
 use duly_store::{
     Command, Operation, Outcome,
@@ -10,7 +13,9 @@ use duly_store::{
 
 use super::*;
 use crate::{
+    effect::Effect,
     engine::tests::{id, opened, shop, small},
+    format::record::NamespaceRecord,
     index::Location,
 };
 
@@ -154,4 +159,31 @@ fn only_a_changed_retention_starts_a_pass() {
         let pass_at_ms = namespace.tombstones.pass_at_ms;
         assert_eq!(pass_at_ms <= bench.engine.now.wall_ms, starts, "{retention:?}");
     }
+}
+
+/// A checkpoint can copy a namespace after a change of its retention, and let replay begin before it.
+#[test]
+fn p6_replay_restores_no_tombstone_that_was_over_at_a_raise() {
+    let mut bench = Bench::new(u64::MAX);
+    let (short, long) = (Millis::from_secs(10), Millis::from_secs(1_000));
+    bench.retain_for(long);
+    let (number, now_ms) = (bench.number, bench.engine.now.wall_ms);
+    let record = bench.engine.namespaces.get(number).expect("it was made").record.clone();
+    let settings = Settings { retention: long, ..Settings::clone(&record.settings) };
+    bench.engine.replaying = true;
+    bench.engine.replay_lsn = 5;
+    bench.engine.namespace(number).captured_lsn = 9;
+    for (id, ended_ms) in [("over", now_ms - 10_000), ("kept", now_ms - 9_999)] {
+        let ended = Effect::Ended {
+            key: bench.engine.key(number, id),
+            ended: Ended::Cancelled,
+            ended_ms,
+            ends_ms: Some(ended_ms + short.ms()),
+            number: TOMBSTONES,
+        };
+        bench.engine.absorb(place(), number, ended);
+    }
+    let raised = NamespaceRecord { settings: Arc::new(settings), ..record };
+    bench.engine.absorb(place(), number, Effect::Namespace(Box::new(raised)));
+    assert_eq!((bench.has("over"), bench.has("kept")), (false, true));
 }
