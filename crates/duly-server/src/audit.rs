@@ -485,13 +485,6 @@ fn dropped(target: &'static str, lines: u64) {
     counter!(names::AUDIT_DROPPED_TOTAL, "target" => target).increment(lines);
 }
 
-/// Returns the refusal of the removal of a key with a subject that can have no line.
-pub(crate) fn unwritable_for_subject() -> Problem {
-    let detail = "the audit log cannot be written, and the removal of a key with a subject may leave its holder \
-                  another key, of a group: disable it instead";
-    Problem::temporary(Code::Unavailable, detail)
-}
-
 /// Returns the refusal of a call that can have no line.
 pub(crate) fn unwritable() -> Problem {
     let detail = "the audit log cannot be written, and audit.required refuses calls without a line, except \

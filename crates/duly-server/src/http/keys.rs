@@ -232,7 +232,9 @@ pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> 
     app.change_keys(&id, |present| match present {
         // Without it its holder may have a wider key, of a group. A disabled key keeps its place.
         Some(key) if call::may_only_revoke() && key.subject.is_some() => {
-            Err(crate::audit::unwritable_for_subject())
+            let detail = "the audit log cannot be written, and the removal of a key with a subject may leave \
+                          its holder another key, of a group: disable it instead";
+            Err(Problem::temporary(Code::Unavailable, detail))
         }
         Some(_) => Ok(AccessChange::Delete(id.clone())),
         None => Err(no_key(&id)),
