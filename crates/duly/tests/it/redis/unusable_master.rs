@@ -162,19 +162,24 @@ fn lateness_beside(fault: Fault, place: usize) -> ([Vec<Duration>; 2], Duration)
     let mut cluster = cluster();
     let node = Server::on_store_with(&cluster.url(), &SILENCE);
     let (hook, heads) = receiver();
-    let begin = Instant::now() + Duration::from_secs(10);
+    let begin = Instant::now() + Duration::from_secs(8);
     let mut due_at = HashMap::new();
-    for i in 0..STEPS {
-        for (n, namespace) in NAMESPACES.into_iter().enumerate() {
+    for (n, namespace) in NAMESPACES.into_iter().enumerate() {
+        let mut lines = String::new();
+        for i in 0..STEPS {
             let (id, due) = (format!("t{i}"), begin + STEP * i);
             let delay = format!("{}ms", due.duration_since(Instant::now()).as_millis());
-            let mut args = vec!["schedule", namespace, &id, "--in", &delay];
-            if n % 2 == 1 {
-                args.extend(["--url", &hook]);
-            }
-            node.run(&args).ok();
+            let destination = match n % 2 {
+                0 => serde_json::json!({ "pull": {} }),
+                _ => serde_json::json!({ "http": { "url": hook } }),
+            };
+            let schedule =
+                serde_json::json!({ "id": id, "delay": delay, "destination": destination });
+            lines += &format!("{}\n", serde_json::json!({ "schedule": schedule }));
             due_at.insert((namespace.to_owned(), id), due);
         }
+        let file = file_of(&lines);
+        node.run(&["batch", namespace, "--file", text(file.path())]).ok();
     }
     assert!(Instant::now() < begin, "scheduling took too long for the test");
     let end = begin + STEP * STEPS + Duration::from_secs(6);
