@@ -208,7 +208,7 @@ pub struct PurgeResponse {
     pub errors: Vec<DeadLetterError>,
 }
 
-/// What was left of an ended timer, and is removed.
+/// Counts of the removed records of an ended timer.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[schema(as = Forgotten)]
 pub struct ForgetResponse {

@@ -211,9 +211,11 @@ impl Probe {
                 None => {
                     connection = None;
                     let since = *self.last_reply.lock();
-                    if since.elapsed() >= self.silence_timeout {
-                        self.set(Contact::Silent(Silence { since }));
-                    }
+                    self.set(match since.elapsed() >= self.silence_timeout {
+                        true => Contact::Silent(Silence { since }),
+                        // Calls get replies, so they go on. The poll of the health must not wait for ever.
+                        false => Contact::Failed("the probe gets no reply".to_owned()),
+                    });
                 }
             }
         }
