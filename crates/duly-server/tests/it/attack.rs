@@ -21,9 +21,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::{JoinHandle, yield_now},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 /// Far more than any step of these tests takes; reached only by a fault.
