@@ -63,6 +63,11 @@ pub struct NamespaceStats {
     #[prost(message, optional, tag = "14")]
     #[schema(required = true, value_type = Totals)]
     pub totals: Option<Totals>,
+    /// Shards that were unavailable: their timers are not counted. Absent: all shards are counted.
+    #[prost(uint32, repeated, tag = "16")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unavailable_shards: Vec<u32>,
 }
 
 /// Counts of one lane.
@@ -203,6 +208,11 @@ pub struct NamespaceForecast {
     /// The sum of all.
     #[prost(uint64, tag = "7")]
     pub pending: u64,
+    /// Shards that were unavailable: their timers are not counted. Absent: all shards are counted.
+    #[prost(uint32, repeated, tag = "8")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unavailable_shards: Vec<u32>,
 }
 
 /// One bucket of a forecast.

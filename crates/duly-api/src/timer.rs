@@ -184,6 +184,12 @@ pub struct ListResponse {
     /// With `tag` or `id_prefix`: the due time up to which the list was read; absent at the end.
     #[prost(message, optional, tag = "4")]
     pub up_to: Option<Time>,
+    /// Shards that were unavailable: their timers are not in this page. Absent: the page has the timers of
+    /// all shards.
+    #[prost(uint32, repeated, tag = "5")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unavailable_shards: Vec<u32>,
 }
 
 /// The last line of a streamed list, or a line with the progress of a search.

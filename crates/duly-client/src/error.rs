@@ -69,6 +69,14 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
+    /// A list came to its end without the timers of shards that were unavailable.
+    #[error(
+        "the list is incomplete: shards {shards:?} are unavailable, and their timers are missing; list again when they are back"
+    )]
+    Incomplete {
+        /// The shards, in their order.
+        shards: Vec<u32>,
+    },
     /// The server's response cannot be understood by this client.
     #[error(
         "the response of the server cannot be parsed: {0}; use a client of the server's version or a later one"
@@ -104,7 +112,9 @@ impl Error {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
             Self::Refused(refusal) => refusal.code,
-            Self::Unreachable { .. } | Self::Foreign { .. } => Code::Unavailable,
+            Self::Unreachable { .. } | Self::Foreign { .. } | Self::Incomplete { .. } => {
+                Code::Unavailable
+            }
             Self::TooLate { .. } => Code::DeadlineExceeded,
             Self::Unknown { code, .. } | Self::NoResponse { code, .. } => *code,
             Self::BadResponse(_) => Code::Internal,
@@ -116,7 +126,9 @@ impl Error {
         match self {
             Self::Invalid(_) | Self::Foreign { .. } | Self::BadResponse(_) => RetryAdvice::Never,
             Self::Refused(refusal) => refusal.retry(),
-            Self::Unreachable { .. } => RetryAdvice::After(Duration::from_secs(1)),
+            Self::Unreachable { .. } | Self::Incomplete { .. } => {
+                RetryAdvice::After(Duration::from_secs(1))
+            }
             Self::TooLate { .. } | Self::NoResponse { .. } => RetryAdvice::After(Duration::ZERO),
             Self::Unknown { retry, .. } => *retry,
         }
@@ -158,6 +170,7 @@ impl Error {
             | Self::Foreign { .. }
             | Self::TooLate { .. }
             | Self::NoResponse { .. }
+            | Self::Incomplete { .. }
             | Self::BadResponse(_) => Repetition::Never,
         }
     }

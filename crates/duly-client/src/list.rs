@@ -1,7 +1,7 @@
 //! Lists as streams that request page after page.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     future::Future,
     pin::Pin,
     task::{Context, Poll},
@@ -12,10 +12,23 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use crate::{client::Client, error::Result};
+use crate::{
+    client::Client,
+    error::{Error, Result},
+};
 
-/// A list: a stream that requests the next page at the end of the one before. It ends after an error.
+/// A list: a stream that requests the next page at the end of the one before. It ends after an error, also
+/// after [`Error::Incomplete`], which comes last, after all items that could be read.
 pub struct Listing<T>(BoxStream<'static, Result<T>>);
+
+/// A page of a list.
+pub(crate) struct Page<T, Q> {
+    pub(crate) items: Vec<T>,
+    /// The request for the next page; `None` after the last.
+    pub(crate) next: Option<Q>,
+    /// Shards whose items are not in the page.
+    pub(crate) unavailable_shards: Vec<u32>,
+}
 
 /// The state of a list that is being read.
 struct Pages<Q, T, F> {
@@ -24,20 +37,23 @@ struct Pages<Q, T, F> {
     items: VecDeque<T>,
     /// The request for the next page; none after the last.
     next: Option<Q>,
+    /// Shards whose items were not in one of the pages.
+    missing: BTreeSet<u32>,
     read_page: F,
 }
 
 impl<T: Send + 'static> Listing<T> {
-    /// Lists the items of all pages, from the first request on. `read_page` returns the items of a page,
-    /// and the request for the next one. Holds one page in memory at a time.
+    /// Lists the items of all pages, from the first request on. Holds one page in memory at a
+    /// time.
     pub(crate) fn of_pages<Q, F, Fut>(client: Client, first: Result<Q>, read_page: F) -> Self
     where
         Q: Send + 'static,
         F: Fn(Client, Q) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<(Vec<T>, Option<Q>)>> + Send,
+        Fut: Future<Output = Result<Page<T, Q>>> + Send,
     {
-        let items = VecDeque::new();
-        let state = first.map(|first| Pages { client, items, next: Some(first), read_page });
+        let (items, missing) = (VecDeque::new(), BTreeSet::new());
+        let state =
+            first.map(|first| Pages { client, items, next: Some(first), missing, read_page });
         let items = stream::unfold(Some(state), move |pages| async move {
             let mut pages = match pages? {
                 Ok(pages) => pages,
@@ -47,9 +63,17 @@ impl<T: Send + 'static> Listing<T> {
                 if let Some(item) = pages.items.pop_front() {
                     return Some((Ok(item), Some(Ok(pages))));
                 }
+                let Some(next) = pages.next.take() else {
+                    let shards = Vec::from_iter(pages.missing);
+                    let incomplete = (!shards.is_empty()).then_some(Error::Incomplete { shards });
+                    return incomplete.map(|error| (Err(error), None));
+                };
                 // An empty page is not necessarily the last one.
-                match (pages.read_page)(pages.client.clone(), pages.next.take()?).await {
-                    Ok((items, next)) => (pages.items, pages.next) = (items.into(), next),
+                match (pages.read_page)(pages.client.clone(), next).await {
+                    Ok(page) => {
+                        (pages.items, pages.next) = (page.items.into(), page.next);
+                        pages.missing.extend(page.unavailable_shards);
+                    }
                     Err(error) => return Some((Err(error), None)),
                 }
             }

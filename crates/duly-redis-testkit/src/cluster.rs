@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::{Server, free_port, tell};
+use crate::server::{Server, free_port, list, tell};
 
 /// Longest wait for the servers to agree.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -114,4 +114,64 @@ impl Cluster {
             assert_eq!(tell(master.port(), "FLUSHALL"), "+OK");
         }
     }
+}
+
+/// A slot that moves from one master to another, key by key.
+#[derive(Debug)]
+pub struct SlotMove<'a> {
+    slot: u16,
+    /// The master that has the slot.
+    pub from: &'a Server,
+    /// The master that gets the slot.
+    pub to: &'a Server,
+}
+
+impl<'a> SlotMove<'a> {
+    /// Returns the move of the slot of a key that exists.
+    pub fn of(cluster: &'a Cluster, key: &str) -> Self {
+        let slot = tell(cluster.masters[0].port(), &format!("CLUSTER KEYSLOT {key}"));
+        let slot = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
+        let has_keys = |server: &&Server| count(server, slot) > 0;
+        let from = cluster.masters.iter().find(has_keys).expect("a master has the slot");
+        let to = cluster.masters.iter().find(|server| server.port() != from.port());
+        Self { slot, from, to: to.expect("another master") }
+    }
+
+    /// Returns all keys of the slot.
+    pub fn keys(&self) -> Vec<String> {
+        let Self { slot, from, .. } = self;
+        list(from.port(), &format!("CLUSTER GETKEYSINSLOT {slot} {}", count(from, *slot)))
+    }
+
+    /// Begins the move: both masters know of it.
+    pub fn begin(&self) {
+        self.set(self.to, &format!("IMPORTING {}", tell(self.from.port(), "CLUSTER MYID")));
+        self.set(self.from, &format!("MIGRATING {}", tell(self.to.port(), "CLUSTER MYID")));
+    }
+
+    /// Moves one key.
+    pub fn take(&self, key: &str) {
+        let to = self.to.port();
+        let moved = tell(self.from.port(), &format!("MIGRATE 127.0.0.1 {to} {key} 0 5000"));
+        assert_eq!(moved, "+OK", "{key}");
+    }
+
+    /// Ends the move: the new master has the slot.
+    pub fn end(&self) {
+        let to = tell(self.to.port(), "CLUSTER MYID");
+        for server in [self.to, self.from] {
+            self.set(server, &format!("NODE {to}"));
+        }
+    }
+
+    fn set(&self, server: &Server, state: &str) {
+        let slot = self.slot;
+        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {state}")), "+OK");
+    }
+}
+
+/// Returns the number of keys that a server has in a slot.
+fn count(server: &Server, slot: u16) -> u64 {
+    let count = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
+    count.strip_prefix(':').and_then(|count| count.parse().ok()).expect("a number")
 }

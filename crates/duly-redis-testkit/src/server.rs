@@ -215,30 +215,35 @@ pub fn free_port() -> u16 {
 
 /// Sends one command and returns the reply: the text of a bulk string, else the line.
 pub fn tell(port: u16, command: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
-    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while stream.read_exact(&mut byte).is_ok() && byte[0] != b'\n' {
-        line.push(byte[0]);
-    }
-    let line = String::from_utf8_lossy(&line).trim().to_owned();
-    let Some(bytes) = line.strip_prefix('$').and_then(|bytes| bytes.parse().ok()) else {
-        return line;
-    };
-    let mut bulk = vec![0; bytes];
-    stream.read_exact(&mut bulk).expect("the bulk comes whole");
-    String::from_utf8_lossy(&bulk).trim().to_owned()
+    reply(&mut send(port, command))
 }
 
-/// Sends one command and returns the texts of its list.
+/// Sends one command and returns the texts of its list; bytes that are no UTF-8 are replaced.
 pub fn list(port: u16, command: &str) -> Vec<String> {
+    let mut stream = send(port, command);
+    let count = reply(&mut stream);
+    let count: usize = count.strip_prefix('*').and_then(|n| n.parse().ok()).expect("a number");
+    (0..count).map(|_| reply(&mut stream)).collect()
+}
+
+fn send(port: u16, command: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server is there");
     stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
-    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("it answers"));
-    let count = lines.next().expect("a line");
-    let count: usize = count.strip_prefix('*').and_then(|n| n.parse().ok()).expect("a number");
-    (0..count).map(|_| lines.next().and(lines.next()).expect("an item")).collect()
+    BufReader::new(stream)
+}
+
+/// Reads a line, and the bulk string that it announces.
+fn reply(stream: &mut BufReader<TcpStream>) -> String {
+    let mut line = Vec::new();
+    // A server that is killed meanwhile has no more to say.
+    stream.read_until(b'\n', &mut line).ok();
+    let line = String::from_utf8_lossy(&line).trim().to_owned();
+    let Some(bytes) = line.strip_prefix('$').and_then(|bytes| bytes.parse::<usize>().ok()) else {
+        return line;
+    };
+    let mut bulk = vec![0; bytes + 2];
+    stream.read_exact(&mut bulk).expect("the bulk comes whole");
+    String::from_utf8_lossy(&bulk).trim().to_owned()
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ async fn not_yet(State(startup): State<StartupState>, request: Request) -> Respo
 }
 
 /// Returns the router of gRPC.
-pub(crate) fn router(app: App) -> Router {
+pub fn router(app: App) -> Router {
     let bytes_max = message_bytes_max(&app);
     macro_rules! sized {
         ($server:expr) => {

@@ -40,6 +40,7 @@ mod tests;
 pub use audit::Audit;
 pub use auth::Auth;
 pub use config::Config;
+pub use grpc::router as grpc_router;
 pub use http::openapi_json;
 pub use listen::Address;
 pub use repair::{repair_namespace, repair_shards};

@@ -257,6 +257,7 @@ pub(crate) fn stats(
             rescheduled: totals.rescheduled,
             dead: totals.dead,
         }),
+        unavailable_shards: Vec::new(),
     }
 }
 
@@ -296,6 +297,7 @@ pub(crate) fn forecast(forecast: Forecast) -> NamespaceForecast {
         buckets: buckets.collect(),
         later: forecast.later,
         pending,
+        unavailable_shards: Vec::new(),
     }
 }
 

@@ -339,10 +339,11 @@ impl Deployment {
     pub(crate) async fn get_namespace(&self, name: &NamespaceName) -> Result<Option<Namespace>> {
         let coordinator = self.coordinator_of(name);
         let found = match self.control_of(coordinator, name).await {
-            Err(away @ Error::Unavailable { .. }) if self.router.fault(coordinator).is_none() => {
+            Err(away @ Error::Unavailable { .. }) => {
                 let there = self.ask_elsewhere(coordinator, |shard| self.control_of(shard, name));
                 let found = there.await.into_iter().flatten().filter_map(|(_, control)| control);
-                Some(found.max_by_key(|control| control.updated_at).ok_or(away)?)
+                let newest = found.max_by_key(|control| control.updated_at).ok_or(away)?;
+                return Ok(Some(Namespace { maybe_outdated: true, ..namespace(newest) }));
             }
             found => found?.1,
         };
@@ -420,5 +421,6 @@ pub(crate) fn namespace(control: Control) -> Namespace {
         resumes_at: control.resumes_at,
         created_at: control.created_at,
         updated_at: control.updated_at,
+        maybe_outdated: false,
     }
 }

@@ -51,6 +51,6 @@ pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
-pub use sharded::Sharded;
+pub use sharded::{Partial, Sharded};
 pub use store::{Store, StoreFuture};
 pub use token::Token;

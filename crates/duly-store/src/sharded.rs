@@ -3,7 +3,8 @@
 //! Shards are called at the same time, each once. Partial failures:
 //! 1. In a call with many items each shard fails on its own: its items get its error, and items of other
 //!    shards are not affected. The call fails only if all the shards fail that it needs.
-//! 2. A read over all shards fails if one of them fails: a list or a count with a gap would be wrong.
+//! 2. A read over all shards goes on without shards that are unavailable, and names them ([`Partial`]). The
+//!    call fails if all shards are unavailable, and with any other error.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use duly_core::{
     NamespaceName,
     shard::{ShardId, shard_of},
 };
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 
 use crate::{
     Command, Error, Forecast, ForecastRequest, ListRequest, Outcome, Page, Refusal, Result,
@@ -20,6 +21,74 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
+
+/// The result of a read over all shards, with the shards that were unavailable and are not in it.
+#[must_use]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partial<T> {
+    /// The result of the shards that replied.
+    pub value: T,
+    /// The shards that did not, in their order, with the error of each.
+    pub unavailable: Vec<(ShardId, Error)>,
+}
+
+impl<T> Partial<T> {
+    /// Returns the result of all shards.
+    ///
+    /// # Errors
+    /// The error of the first shard that was unavailable.
+    pub fn whole(self) -> Result<T> {
+        match self.unavailable.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(self.value),
+        }
+    }
+
+    /// Returns the numbers of the shards that are not in the result.
+    pub fn unavailable_shards(&self) -> Vec<u32> {
+        self.unavailable.iter().map(|(shard, _)| shard.0.into()).collect()
+    }
+
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Partial<U> {
+        Partial { value: map(self.value), unavailable: self.unavailable }
+    }
+}
+
+impl<T> Partial<Vec<T>> {
+    /// Collects what the shards returned.
+    ///
+    /// # Errors
+    /// The first error other than [`Error::Unavailable`], or the first error if all shards were unavailable.
+    fn collect(results: impl IntoIterator<Item = (ShardId, Result<T>)>) -> Result<Self> {
+        let (mut value, mut unavailable) = (Vec::new(), Vec::new());
+        for (shard, result) in results {
+            match result {
+                Ok(found) => value.push(found),
+                Err(error @ Error::Unavailable { .. }) => unavailable.push((shard, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        match unavailable.first() {
+            Some((_, error)) if value.is_empty() => Err(error.clone()),
+            _ => Ok(Self { value, unavailable }),
+        }
+    }
+}
+
+impl<T> Partial<Option<T>> {
+    /// Returns the result with a value; `None` if no shard has one.
+    ///
+    /// # Errors
+    /// The error of an unavailable shard, if no other shard has a value.
+    fn or_unavailable(self) -> Result<Option<Partial<T>>> {
+        let Self { value, unavailable } = self;
+        match (value, unavailable.first()) {
+            (Some(value), _) => Ok(Some(Partial { value, unavailable })),
+            (None, Some((_, error))) => Err(error.clone()),
+            (None, None) => Ok(None),
+        }
+    }
+}
 
 /// Maximum number of repeated reads of the first timer of a shard, if it takes more memory than it said
 /// before.
@@ -112,39 +181,37 @@ impl<'a> Sharded<'a> {
     /// request. If the first timer of a shard takes more, `grow` is called to allow that many bytes more.
     ///
     /// # Errors
-    /// The error of a shard, or of `grow`.
+    /// That of [`Partial`], or of `grow`.
     pub async fn list<E: From<Error>>(
         self,
         request: &ListRequest,
         mut grow: impl FnMut(u64) -> std::result::Result<(), E>,
-    ) -> std::result::Result<Page, E> {
+    ) -> std::result::Result<Partial<Page>, E> {
         let bytes_max = request.bytes_max / self.shards().len().max(1) as u64;
         let part = ListRequest { bytes_max, ..request.clone() };
-        let found = join_all(self.shards().map(|shard| self.0.list(shard, part.clone()))).await;
-        let mut pages = Vec::with_capacity(found.len());
-        for (shard, mut page) in self.shards().zip(found) {
+        let mut pages = self.ask_all(|shard| self.0.list(shard, part.clone())).await;
+        for (shard, page) in &mut pages {
             for _ in 0..REREADS_MAX {
-                let Err(Error::TooLarge { bytes }) = page else { break };
+                let Err(Error::TooLarge { bytes }) = *page else { break };
                 grow(bytes)?;
                 let first = ListRequest { limit: 1, bytes_max: bytes, ..request.clone() };
-                page = self.0.list(shard, first).await;
+                *page = self.0.list(*shard, first).await;
             }
-            pages.push(page?);
         }
-        Ok(merge_pages(pages, request.limit))
+        Ok(Partial::collect(pages)?.map(|pages| merge_pages(pages, request.limit)))
     }
 
     /// Returns the counts of a namespace, with its lanes in order of their keys; `None` if no shard has the
     /// namespace.
     ///
     /// # Errors
-    /// The error of a shard.
-    pub async fn stats(self, namespace: &NamespaceName) -> Result<Option<Stats>> {
-        let calls = self.shards().map(|shard| self.0.stats(shard, namespace.clone()));
-        let shards = try_join_all(calls).await?.into_iter().flatten();
-        let mut stats = shards.reduce(Stats::merge);
+    /// That of [`Partial`], and that of an unavailable shard if no other has the namespace.
+    pub async fn stats(self, namespace: &NamespaceName) -> Result<Option<Partial<Stats>>> {
+        let shards = self.ask_all(|shard| self.0.stats(shard, namespace.clone())).await;
+        let sum = |shards: Vec<_>| shards.into_iter().flatten().reduce(Stats::merge);
+        let mut stats = Partial::collect(shards)?.map(sum).or_unavailable()?;
         if let Some(stats) = &mut stats {
-            stats.lanes.sort_by(|a, b| a.key.cmp(&b.key));
+            stats.value.lanes.sort_by(|a, b| a.key.cmp(&b.key));
         }
         Ok(stats)
     }
@@ -153,27 +220,42 @@ impl<'a> Sharded<'a> {
     /// shard has.
     ///
     /// # Errors
-    /// The error of a shard.
-    pub async fn counts(self, names: &[NamespaceName]) -> Result<Vec<Option<Stats>>> {
-        let calls = self.shards().map(|shard| self.0.counts(shard, names.to_vec()));
-        let mut all: Vec<Option<Stats>> = vec![None; names.len()];
-        for shard in try_join_all(calls).await? {
-            for (sum, counts) in all.iter_mut().zip(shard) {
-                *sum = sum.take().into_iter().chain(counts).reduce(Stats::merge);
+    /// That of [`Partial`].
+    pub async fn counts(self, names: &[NamespaceName]) -> Result<Partial<Vec<Option<Stats>>>> {
+        let shards = self.ask_all(|shard| self.0.counts(shard, names.to_vec())).await;
+        let sum = |shards: Vec<Vec<Option<Stats>>>| {
+            let mut all: Vec<Option<Stats>> = vec![None; names.len()];
+            for shard in shards {
+                for (sum, counts) in all.iter_mut().zip(shard) {
+                    *sum = sum.take().into_iter().chain(counts).reduce(Stats::merge);
+                }
             }
-        }
-        Ok(all)
+            all
+        };
+        Ok(Partial::collect(shards)?.map(sum))
     }
 
     /// Returns the forecast of a namespace, as of the shard whose clock is furthest behind; `None` if no
     /// shard has the namespace.
     ///
     /// # Errors
-    /// The error of a shard.
-    pub async fn forecast(self, request: &ForecastRequest) -> Result<Option<Forecast>> {
-        let calls = self.shards().map(|shard| self.0.forecast(shard, request.clone()));
-        let shards = try_join_all(calls).await?.into_iter().flatten();
-        Ok(shards.reduce(Forecast::merge))
+    /// That of [`Partial`], and that of an unavailable shard if no other has the namespace.
+    pub async fn forecast(self, request: &ForecastRequest) -> Result<Option<Partial<Forecast>>> {
+        let shards = self.ask_all(|shard| self.0.forecast(shard, request.clone())).await;
+        let sum = |shards: Vec<_>| shards.into_iter().flatten().reduce(Forecast::merge);
+        Partial::collect(shards)?.map(sum).or_unavailable()
+    }
+
+    /// Calls all shards at the same time. Returns the result of each, in their order.
+    async fn ask_all<T>(
+        self,
+        ask: impl Fn(ShardId) -> StoreFuture<'a, T>,
+    ) -> Vec<(ShardId, Result<T>)> {
+        let calls = self.shards().map(|shard| {
+            let reply = ask(shard);
+            async move { (shard, reply.await) }
+        });
+        join_all(calls).await
     }
 
     /// Groups items by shard, calls each shard once, and returns the results in the order of the items.

@@ -41,6 +41,13 @@ pub(crate) fn note(notice: &str) {
     writeln!(io::stderr(), "note: {}", text::line(notice)).ok();
 }
 
+/// Warns that a result is without the timers of these unavailable shards, if there are any.
+pub(crate) fn warn_if_incomplete(unavailable_shards: &[u32]) {
+    if let Some(sentence) = text::incomplete(unavailable_shards) {
+        warn(&sentence);
+    }
+}
+
 /// Prints a warning to stderr.
 pub(crate) fn warn(sentence: &str) {
     let label = OutputStream::stderr().paint(Tone::Warning, "warning:");

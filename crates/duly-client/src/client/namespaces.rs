@@ -10,7 +10,7 @@ use duly_api::{
 use super::{Client, namespace_of};
 use crate::{
     error::{Error, Result},
-    list::Listing,
+    list::{Listing, Page},
     retry::Safety,
 };
 
@@ -83,7 +83,7 @@ impl Client {
             let page = read!(client, namespaces.list, request.clone())?;
             let next =
                 page.cursor.map(|it| v1::ListNamespacesRequest { cursor: Some(it), ..request });
-            Ok((page.namespaces, next))
+            Ok(Page { items: page.namespaces, next, unavailable_shards: Vec::new() })
         };
         Listing::of_pages(self.clone(), Ok(first), read_page)
     }

@@ -11,7 +11,7 @@ use duly_core::TimerId;
 use super::{Client, namespace_of};
 use crate::{
     error::{Error, Result},
-    list::Listing,
+    list::{Listing, Page},
     retry::Safety,
 };
 
@@ -25,7 +25,8 @@ impl Client {
 
     /// Returns timers with their payloads, in order of (due time, id), as a stream. A timer that does
     /// not change during the call comes exactly once. The `limit` of the request is the page size, and
-    /// so the number of timers in memory at once.
+    /// so the number of timers in memory at once. If shards are unavailable, the timers of the others come
+    /// first, then [`Error::Incomplete`].
     ///
     /// ```no_run
     /// # async fn example(client: duly_client::Client) -> Result<(), duly_client::Error> {
@@ -43,13 +44,14 @@ impl Client {
         let read_page = |client: Client, request: ListRequest| async move {
             let page = read!(client, timers.list, request.clone())?;
             let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
-            Ok((page.timers, next))
+            let unavailable_shards = page.unavailable_shards;
+            Ok(Page { items: page.timers, next, unavailable_shards })
         };
         Listing::of_pages(self.clone(), first.map_err(Error::from), read_page)
     }
 
     /// Returns one page of a list: the first, or the one at the `cursor` of the request.
-    /// [`Client::list`] reads all pages.
+    /// [`Client::list`] reads all pages. Its `unavailable_shards` name the shards whose timers are missing.
     pub async fn list_page(
         &self,
         namespace: &str,

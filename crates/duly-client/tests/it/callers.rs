@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use duly_client::{Batching, Client, Code, Error, RetryAdvice, Schedule};
+use duly_client::{Batching, Client, Code, Error, ListRequest, RetryAdvice, Schedule};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -109,4 +109,17 @@ async fn permanently_refused_consumer_ends_with_the_error() {
     let error = soon(consumer.ended()).await.unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied);
     assert_eq!(error.retry(), RetryAdvice::Never);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_list_ends_with_an_error() {
+    let client = Arc::new(Script::default()).client(Batching::default()).await;
+    let mut list = client.list(NAMESPACE, ListRequest::default());
+    for id in ["a", "b"] {
+        assert_eq!(list.next().await.unwrap().unwrap().id, id);
+    }
+    let error = list.next().await.unwrap().unwrap_err();
+    assert_eq!(error, Error::Incomplete { shards: vec![1, 4] });
+    assert_eq!(error.code(), Code::Unavailable);
+    assert_eq!(list.next().await, None);
 }

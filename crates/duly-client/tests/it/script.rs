@@ -183,8 +183,18 @@ impl Timers for Follower {
         none()
     }
 
-    async fn list(&self, _: Request<ListRequest>) -> Answer<ListResponse> {
-        none()
+    /// Lists two pages of a timer each; the first is without two shards.
+    async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        let timer = |id: &str| Timer { id: id.into(), ..Timer::default() };
+        Ok(Response::new(match request.into_inner().cursor {
+            None => ListResponse {
+                timers: vec![timer("a")],
+                cursor: Some("2".into()),
+                unavailable_shards: vec![1, 4],
+                ..ListResponse::default()
+            },
+            Some(_) => ListResponse { timers: vec![timer("b")], ..ListResponse::default() },
+        }))
     }
 
     async fn lease(&self, _: Request<LeaseRequest>) -> Answer<LeaseResponse> {

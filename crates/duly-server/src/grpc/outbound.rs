@@ -13,7 +13,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_api::{ListResponse, Time, View};
 use duly_node::{Leased, PendingReply};
-use duly_store::{Page, query::Position};
+use duly_store::{Page, Partial, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;
 use hyper::body::{Frame, SizeHint};
@@ -62,17 +62,20 @@ pub(super) fn read_response_within<T: Message>(
 /// Returns the response with a page of as many timers as fit, at least one. The first reservation is
 /// that of the timers.
 pub(super) fn page(
-    ReadResult { value: page, mut reservation, rest }: ReadResult<Page>,
+    ReadResult { value, mut reservation, rest }: ReadResult<Partial<Page>>,
     filter: FilterHash,
     is_searched: bool,
     view: View,
 ) -> Result<tonic::Response<ListResponse>, Problem> {
     reservation.join(rest);
+    let unavailable_shards = value.unavailable_shards();
+    let page = value.value;
     let (own, mut next) = (reservation.bytes(), page.next);
     let mut places: Vec<_> = page.timers.iter().map(Position::of).collect();
     let timers = page.timers.iter().map(|timer| shown(timer, view)).collect();
     let examined = is_searched.then_some(page.examined);
-    let mut response = ListResponse { timers, examined, ..ListResponse::default() };
+    let mut response =
+        ListResponse { timers, examined, unavailable_shards, ..ListResponse::default() };
     loop {
         let up_to = next.as_ref().filter(|_| is_searched).map(|next| Time::from(next.due_at));
         response.up_to = up_to;

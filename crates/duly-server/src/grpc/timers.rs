@@ -146,7 +146,7 @@ impl Timers for TimersService {
         let mut request = list(&request)?;
         let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
-        let read = self.app.read_page(request).await?;
+        let read = self.app.read_partial_page(request).await?;
         let bytes = read.reservation.bytes();
         Ok(run_blocking(bytes, move || page(read, filter, is_searched, view)).await?)
     }

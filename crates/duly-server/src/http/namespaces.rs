@@ -7,7 +7,7 @@ use duly_api::{
     ListNamespacesResponse, NamespaceField, NamespaceSettings, RepairNamespaceResponse,
     ResumeRequest, Words as _, json::Nulls,
 };
-use duly_core::{Invalid, NamespaceName};
+use duly_core::{Code, Invalid, NamespaceName};
 use duly_store::namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets};
 use http::{StatusCode, Uri};
 
@@ -316,6 +316,11 @@ impl App {
     ) -> Result<Namespace, Problem> {
         let _turn = self.patches().lock().await;
         let present = self.namespace(name.clone()).await?;
+        if present.maybe_outdated {
+            let detail = "the shard that decides about this namespace is unavailable, and the settings of \
+                          the others may be one change behind: nothing was changed";
+            return Err(Problem::temporary(Code::Unavailable, detail));
+        }
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
         self.check_settings(&name, &settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };

@@ -12,7 +12,7 @@
 
 use duly_core::{NamespaceName, TimerId};
 use duly_store::{
-    Answer, Command, Error, Operation, Outcome, Page, Refusal, TimerView,
+    Answer, Command, Error, Operation, Outcome, Page, Partial, Refusal, TimerView,
     query::{ListRequest, PAGE_BYTES},
 };
 
@@ -113,10 +113,22 @@ impl App {
     }
 
     /// Reads a page of the list over all shards.
+    ///
+    /// # Errors
+    /// A shard is unavailable: a change that follows from the page would leave out the timers of that shard.
     pub(crate) async fn read_page(
         &self,
         request: ListRequest,
     ) -> Result<ReadResult<Page>, Problem> {
+        let ReadResult { value, reservation, rest } = self.read_partial_page(request).await?;
+        Ok(ReadResult { value: value.whole()?, reservation, rest })
+    }
+
+    /// Reads a page of the list over the shards that are available.
+    pub(crate) async fn read_partial_page(
+        &self,
+        request: ListRequest,
+    ) -> Result<ReadResult<Partial<Page>>, Problem> {
         let mut reservation = self.budget().empty_reservation();
         let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * self.sharded().shards().len());
         let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
@@ -127,7 +139,7 @@ impl App {
             grow_for_timer(&mut reservation, others + bytes)
         };
         let value = self.sharded().list::<Problem>(&request, grow).await?;
-        let bytes: u64 = value.timers.iter().map(TimerView::memory_bytes).sum();
+        let bytes: u64 = value.value.timers.iter().map(TimerView::memory_bytes).sum();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let rest = reservation.split(reservation.bytes().saturating_sub(bytes));
         Ok(ReadResult { value, reservation, rest })

@@ -93,7 +93,7 @@ async fn count_labelled(
         }
     }
     let names: Vec<_> = labelled.iter().cloned().collect();
-    let counts = Sharded::new(store).counts(&names).await?;
+    let counts = Sharded::new(store).counts(&names).await?.whole()?;
     for (name, counts) in names.iter().zip(counts) {
         // A namespace that is gone has nothing.
         telemetry::set_namespace(name, &counts.unwrap_or_default(), clock.now());
@@ -136,7 +136,8 @@ async fn sum_of(store: &dyn Store, patterns: &[NamespacePattern]) -> Result<Use>
             let last = page.last().cloned();
             page.retain(|name| pattern.matches(name.as_str()));
             let is_over = last.as_ref().is_none_or(|last| !pattern.matches(last.as_str()));
-            for stats in Sharded::new(store).counts(&page).await?.into_iter().flatten() {
+            let counts = Sharded::new(store).counts(&page).await?.whole()?;
+            for stats in counts.into_iter().flatten() {
                 sum = sum.plus(Use {
                     namespaces: 1,
                     pending: stats.pending(),

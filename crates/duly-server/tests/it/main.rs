@@ -22,6 +22,7 @@ mod loops;
 mod moving;
 mod namespaces;
 mod openapi;
+mod partial;
 mod pull;
 mod refusals;
 mod searches;

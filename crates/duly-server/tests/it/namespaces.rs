@@ -359,7 +359,15 @@ impl StandIn for RemovingStore {
             let made = Timestamp::MIN;
             let (settings, paused, resumes_at) = (Arc::default(), false, None);
             let (created_at, updated_at) = (made, made);
-            Ok(Some(Namespace { name, settings, paused, resumes_at, created_at, updated_at }))
+            Ok(Some(Namespace {
+                name,
+                settings,
+                paused,
+                resumes_at,
+                created_at,
+                updated_at,
+                maybe_outdated: false,
+            }))
         })
     }
 }

@@ -140,6 +140,7 @@ impl Namespace {
             resumes_at: self.record.resumes_at,
             created_at: self.record.created_at,
             updated_at: self.record.updated_at,
+            maybe_outdated: false,
         }
     }
 }

@@ -16,10 +16,13 @@ use crate::{
         apply, claim_all, id, name, open, options, request, schedule, schedule_op, settle, shard,
         until,
     },
-    cluster::Cluster,
+    cluster::{Cluster, SlotMove},
     harness::Servers,
-    server::{Server, tell},
+    server::tell,
 };
+
+/// A key of the only shard of a store with one.
+const ONLY_SHARD: &str = "duly:{17q}:seq";
 
 /// Schedules until the call succeeds.
 async fn acknowledged(store: &duly_store_redis::RedisStore, text: &str) {
@@ -69,72 +72,16 @@ async fn p1_confirmed_changes_survive_the_loss_of_a_master() {
     assert!(found.is_subset(&expected));
 }
 
-/// Returns the server of a Cluster that has a slot.
-fn owner_of(cluster: &Cluster, slot: u16) -> &Server {
-    let counted = |server: &&Server| {
-        let from = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
-        from != ":0"
-    };
-    cluster.masters.iter().find(counted).expect("a master has it")
-}
-
-/// Returns all keys of a slot.
-fn keys_in(server: &Server, slot: u16) -> Vec<String> {
-    let count = tell(server.port(), &format!("CLUSTER COUNTKEYSINSLOT {slot}"));
-    let count = count.strip_prefix(':').expect("a number");
-    crate::server::list(server.port(), &format!("CLUSTER GETKEYSINSLOT {slot} {count}"))
-}
-
-/// A slot that moves from one master to another, key by key.
-struct Move<'a> {
-    slot: u16,
-    from: &'a Server,
-    to: &'a Server,
-}
-
-impl<'a> Move<'a> {
-    fn of_the_only_shard(cluster: &'a Cluster) -> Self {
-        let slot = tell(cluster.port(), "CLUSTER KEYSLOT duly:{17q}:seq");
-        let slot = slot.strip_prefix(':').and_then(|slot| slot.parse().ok()).expect("a slot");
-        let from = owner_of(cluster, slot);
-        let to = cluster.masters.iter().find(|server| server.port() != from.port());
-        Self { slot, from, to: to.expect("another") }
-    }
-
-    fn set(&self, server: &Server, what: &str) {
-        let slot = self.slot;
-        assert_eq!(tell(server.port(), &format!("CLUSTER SETSLOT {slot} {what}")), "+OK");
-    }
-
-    fn begin(&self) {
-        self.set(self.to, &format!("IMPORTING {}", tell(self.from.port(), "CLUSTER MYID")));
-        self.set(self.from, &format!("MIGRATING {}", tell(self.to.port(), "CLUSTER MYID")));
-    }
-
-    fn take(&self, key: &str) {
-        let to = self.to.port();
-        let moved = tell(self.from.port(), &format!("MIGRATE 127.0.0.1 {to} {key} 0 5000"));
-        assert_eq!(moved, "+OK", "{key}");
-    }
-
-    fn end(&self) {
-        let to = tell(self.to.port(), "CLUSTER MYID");
-        for server in [self.to, self.from] {
-            self.set(server, &format!("NODE {to}"));
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn shards_that_move_to_another_master_are_found_there() {
     let cluster = Cluster::start(3, 0);
     let store = open(&options(&cluster.url(), 1)).await;
     schedule(&store, "a", Millis::ZERO).await;
-    let moving = Move::of_the_only_shard(&cluster);
+    let moving = SlotMove::of(&cluster, ONLY_SHARD);
     moving.begin();
     // A tool moves the oldest key of a slot last, so an interrupted move leaves it behind.
     let (oldest, others): (Vec<_>, Vec<_>) =
-        keys_in(moving.from, moving.slot).into_iter().partition(|key| key.ends_with(":seq"));
+        moving.keys().into_iter().partition(|key| key.ends_with(":seq"));
     others.iter().for_each(|key| moving.take(key));
     let outcome = schedule(&store, "b", Millis::ZERO).await;
     let named = |outcome: &Outcome| {
@@ -196,12 +143,12 @@ async fn p3_p11_claims_never_omit_a_payload_that_moved_first() {
         schedule.spec.payload = Some(large.clone());
     }
     apply(&store, operation).await.expect("it is answered");
-    let moving = Move::of_the_only_shard(&cluster);
+    let moving = SlotMove::of(&cluster, ONLY_SHARD);
     // Without this key every call of the shard is redirected before it reads the payload.
     tell(moving.from.port(), "INCR duly:{17q}:seq");
     moving.begin();
     let (first, rest): (Vec<_>, Vec<_>) =
-        keys_in(moving.from, moving.slot).into_iter().partition(|key| key.contains(":p:"));
+        moving.keys().into_iter().partition(|key| key.contains(":p:"));
     assert_eq!(first.len(), 1, "the payload is stored apart: {rest:?}");
     moving.take(&first[0]);
     let member_id = duly_store::MemberId(4_713);

@@ -209,6 +209,7 @@ impl NamespaceState {
             resumes_at: None,
             created_at: now.wall,
             updated_at: now.wall,
+            maybe_outdated: false,
         };
         Self {
             own,

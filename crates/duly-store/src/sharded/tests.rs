@@ -120,7 +120,7 @@ async fn p3_dead_letter_is_found_in_any_shard() {
     let settlements = claim(&store).await.iter().map(dead).collect();
     sharded.settle(settlements).await.unwrap();
     let request = ListRequest::new(name(), ListState::Only(duly_core::State::Dead));
-    let page = sharded.list::<Error>(&request, |_| Ok(())).await.unwrap();
+    let page = sharded.list::<Error>(&request, |_| Ok(())).await.unwrap().whole().unwrap();
     let listed: Vec<_> = page.timers.iter().map(|view| view.id().as_str()).collect();
     assert_eq!(listed, ids(), "a list over all shards has one order");
     let purge = |view: &crate::TimerView| {
@@ -144,21 +144,43 @@ async fn p3_dead_letter_is_found_in_any_shard() {
 }
 
 #[tokio::test]
-async fn a_read_over_all_shards_has_no_holes() {
+async fn reads_go_on_without_unavailable_shards() {
     let store = filled().await;
     let sharded = Sharded::new(&*store);
-    let stats = sharded.stats(&name()).await.unwrap().expect("it is there");
-    assert_eq!((stats.due, stats.totals.scheduled, stats.lanes.len()), (20, 20, 1));
-    assert_eq!(stats.lanes[0].due, 20);
     let request = ForecastRequest { namespace: name(), bucket: Millis::from_secs(1), count: 1 };
-    let forecast = sharded.forecast(&request).await.unwrap().expect("it is there");
-    assert_eq!((forecast.overdue, forecast.pending()), (20, 20));
+    let list = ListRequest::new(name(), ListState::Pending);
+    let all: Vec<_> = sharded.shards().collect();
     let elsewhere = NamespaceName::new("elsewhere").unwrap();
-    assert_eq!(sharded.stats(&elsewhere).await, Ok(None));
-    store.fail(&[ShardId(2)]);
+    for failing in [&[][..], &[ShardId(2)], &[ShardId(0), ShardId(3)]] {
+        store.fail(failing);
+        let expected: Vec<_> = ids()
+            .into_iter()
+            .filter(|id| !failing.contains(&sharded.shard_of(&name(), id)))
+            .collect();
+        let numbers: Vec<_> = failing.iter().map(|shard| u32::from(shard.0)).collect();
+        let count = expected.len() as u64;
+        let stats = sharded.stats(&name()).await.unwrap().expect("it is there");
+        assert_eq!(stats.unavailable_shards(), numbers);
+        let lanes = &stats.value.lanes;
+        assert_eq!((stats.value.due, lanes.len(), lanes[0].due), (count, 1, count));
+        let counts = sharded.counts(&[name()]).await.unwrap();
+        assert_eq!(counts.value[0].as_ref().map(|stats| stats.due), Some(count));
+        assert_eq!(counts.whole().is_ok(), failing.is_empty());
+        let forecast = sharded.forecast(&request).await.unwrap().expect("it is there");
+        assert_eq!(forecast.unavailable_shards(), numbers);
+        assert_eq!((forecast.value.overdue, forecast.value.pending()), (count, count));
+        let page = sharded.list::<Error>(&list, |_| Ok(())).await.unwrap();
+        let listed: Vec<_> = page.value.timers.iter().map(|view| view.id().to_string()).collect();
+        assert_eq!(listed, expected);
+        assert_eq!(page.unavailable_shards(), numbers);
+        assert_eq!(page.whole().is_ok(), failing.is_empty());
+        // A namespace that no shard has may be in a shard that fails.
+        let none = sharded.stats(&elsewhere).await;
+        assert_eq!(none.is_ok(), failing.is_empty(), "{none:?}");
+    }
+    store.fail(&all);
     assert!(sharded.stats(&name()).await.is_err());
     assert!(sharded.forecast(&request).await.is_err());
-    let list = ListRequest::new(name(), ListState::Pending);
     assert!(sharded.list::<Error>(&list, |_| Ok(())).await.is_err());
 }
 
@@ -174,7 +196,7 @@ async fn p10_a_page_asks_for_memory_before_it_takes_more() {
         asked.push(bytes);
         Ok(())
     });
-    let page = page.await.unwrap();
+    let page = page.await.unwrap().whole().unwrap();
     assert_eq!(asked, vec![bytes; usize::from(SHARDS)]);
     assert_eq!(page.timers.first().map(|view| view.id().as_str()), Some("t00"));
     assert!(page.next.is_some(), "there is more");

@@ -1,5 +1,7 @@
 //! `duly list`: shows timers, page by page.
 
+use std::collections::BTreeSet;
+
 use duly_api::{ListResponse, State, Time, Timer, View, Words as _};
 use duly_core::{NamespaceName, Timestamp};
 use serde_json::json;
@@ -8,7 +10,7 @@ use crate::{
     Outcome,
     args::{Filter, NamespaceArg, values},
     cli::Session,
-    output::{Printer, Progress, Table, text, timers, when},
+    output::{Printer, Progress, Table, text, timers, warn_if_incomplete, when},
 };
 
 /// List timers in the order of their due times
@@ -50,6 +52,7 @@ pub(crate) async fn pages(
     let mut progress = Progress::new(printer);
     let mut cursor = filter.cursor.clone();
     let (mut shown, mut searched) = (0, 0);
+    let mut unavailable_shards = BTreeSet::new();
     if is_one_document {
         printer.line(r#"{"timers":["#)?;
     }
@@ -60,6 +63,7 @@ pub(crate) async fn pages(
         let reply = call.query(&filter.query(state, cursor.as_deref(), view)).send().await?;
         let page: ListResponse = reply.parse()?;
         progress.clear();
+        unavailable_shards.extend(page.unavailable_shards);
         if printer.is_ndjson() || is_one_document {
             for timer in reply.items("timers")? {
                 let comma = if is_one_document && shown > 0 { "," } else { "" };
@@ -76,6 +80,7 @@ pub(crate) async fn pages(
         searched += page.examined.unwrap_or_default();
         let so_far = page.examined.map(|_| search_progress(searched, page.up_to.as_ref()));
         if !filter.all {
+            end(printer, unavailable_shards)?;
             return more(printer, next, so_far);
         }
         if let Some(so_far) = so_far {
@@ -83,11 +88,28 @@ pub(crate) async fn pages(
         }
         cursor = page.cursor;
     }
+    if is_one_document {
+        let missing = match unavailable_shards.is_empty() {
+            true => String::new(),
+            false => format!(r#","unavailable_shards":{}"#, json!(unavailable_shards)),
+        };
+        printer.line(&format!("]{missing}}}"))?;
+    }
+    end(printer, unavailable_shards)?;
     match printer.is_json() {
-        true if is_one_document => printer.line("]}"),
         false if shown == 0 => printer.line("none"),
         _ => Ok(()),
     }
+}
+
+/// Prints the unavailable shards whose timers are missing.
+fn end(printer: Printer, unavailable_shards: BTreeSet<u32>) -> Outcome {
+    let shards = Vec::from_iter(unavailable_shards);
+    warn_if_incomplete(&shards);
+    if printer.is_ndjson() && !shards.is_empty() {
+        printer.json(&json!({ "unavailable_shards": shards }).to_string())?;
+    }
+    Ok(())
 }
 
 /// Prints that there is a next page.

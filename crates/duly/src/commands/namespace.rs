@@ -29,11 +29,18 @@ use crate::{
 };
 
 /// Requests the counts of a namespace.
+///
+/// # Errors
+/// Shards are unavailable: a decision on the counts of the others would be wrong.
 pub(super) async fn counts(
     session: &Session,
     namespace: &NamespaceName,
 ) -> Result<NamespaceStats, Failure> {
-    session.http.get(namespace, &["stats"]).send().await?.parse()
+    let stats: NamespaceStats = session.http.get(namespace, &["stats"]).send().await?.parse()?;
+    match text::incomplete(&stats.unavailable_shards) {
+        Some(incomplete) => Err(Failure::coded("unavailable", incomplete)),
+        None => Ok(stats),
+    }
 }
 
 /// Create, change, show, list, delete, pause and resume namespaces

@@ -52,6 +52,19 @@ pub(crate) fn one_line(document: &str) -> String {
     document.trim().replace(['\n', '\r'], " ")
 }
 
+/// Returns the warning that a result is without the timers of these shards; `None` if there are none.
+pub(crate) fn incomplete(unavailable_shards: &[u32]) -> Option<String> {
+    let list: Vec<_> = unavailable_shards.iter().map(u32::to_string).collect();
+    let (shards, are) = match &list[..] {
+        [] => return None,
+        [one] => (format!("shard {one}"), "is"),
+        more => (format!("shards {}", more.join(", ")), "are"),
+    };
+    Some(format!(
+        "{shards} {are} unavailable: the result is without the timers there; `duly health` gives the reason"
+    ))
+}
+
 /// Returns a number with its noun: `1 namespace`, `2 namespaces`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

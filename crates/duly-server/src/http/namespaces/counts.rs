@@ -33,6 +33,9 @@ const BUCKET_BYTES: usize = 128;
 const FIXED_BYTES: usize = 2 * 1024;
 
 /// Counts of a namespace.
+///
+/// While shards are unavailable, the counts are those of the others, and `unavailable_shards` names the
+/// missing ones.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/stats",
@@ -52,7 +55,8 @@ pub(crate) async fn namespace_stats(
 /// Each timer is counted once: overdue, in flight, in the bucket of its due time or next attempt, or
 /// later. Buckets begin at multiples of their length; the first bucket contains the current time. The
 /// counts are not a consistent snapshot: a timer that changes during the count may be counted as it was,
-/// as it is, or not at all; every other timer is counted exactly once.
+/// as it is, or not at all; every other timer is counted exactly once. While shards are unavailable, the counts are those of the
+/// others, and `unavailable_shards` names the missing ones.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/forecast",
@@ -90,7 +94,9 @@ impl App {
         let loads = self.node.lanes(&name);
         let settings = &namespace.settings;
         let fallback = settings.fallback.as_ref().map(|_| self.node.fallback(&name));
-        let stats = messages::stats(stats, &loads, fallback, &settings.limits);
+        let unavailable_shards = stats.unavailable_shards();
+        let stats = messages::stats(stats.value, &loads, fallback, &settings.limits);
+        let stats = NamespaceStats { unavailable_shards, ..stats };
         reservation.shrink_to(STATS_BYTES);
         Ok((stats, reservation))
     }
@@ -105,7 +111,9 @@ impl App {
             self.budget().reserve(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
         let forecast = self.sharded().forecast(&request).await?;
         let forecast = forecast.ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
-        Ok((messages::forecast(forecast), reservation))
+        let unavailable_shards = forecast.unavailable_shards();
+        let forecast = messages::forecast(forecast.value);
+        Ok((NamespaceForecast { unavailable_shards, ..forecast }, reservation))
     }
 }
 

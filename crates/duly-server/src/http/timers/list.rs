@@ -35,9 +35,10 @@ use crate::{
 /// Timers in (due time, id) order.
 ///
 /// The work of a call is bounded: a page may be short, even empty, and still have a cursor. A timer that
-/// does not change while paging comes exactly once. With `accept: application/x-ndjson` the response is
-/// one stream of all pages after the cursor, a timer a line, with a last line that says that the stream
-/// is complete.
+/// does not change while paging comes exactly once. While shards are unavailable, a page has the timers of
+/// the others, and `unavailable_shards` names the missing ones. With `accept: application/x-ndjson` the
+/// response is one stream of all pages after the cursor, a timer a line, with a last line that says that
+/// the stream is complete, or why it is not.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{namespace}/timers",
@@ -74,8 +75,10 @@ pub(crate) async fn list_timers(
         return stream::respond(app, request, filter, view).await;
     }
     let is_searched = request.is_searched();
-    let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
+    let ReadResult { value, reservation, rest } = app.read_partial_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {
+        let unavailable_shards = value.unavailable_shards();
+        let mut page = value.value;
         let mut text = ResponseText::new(rest);
         text.raw(r#"{"timers":["#)?;
         let timers = page.timers.iter().map(|timer| shown(timer, view));
@@ -89,6 +92,10 @@ pub(crate) async fn list_timers(
                 text.raw(r#","up_to":"#)?;
                 text.value(&Time::from(next.due_at))?;
             }
+        }
+        if !unavailable_shards.is_empty() {
+            text.raw(r#","unavailable_shards":"#)?;
+            text.value(&unavailable_shards)?;
         }
         text.raw("}")?;
         drop((page, reservation));

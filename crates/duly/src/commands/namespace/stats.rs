@@ -8,7 +8,7 @@ use crate::{
     Outcome,
     args::{NamespaceArg, values},
     cli::Session,
-    output::{Fields, OutputStream, Table, Tone, table, when},
+    output::{Fields, OutputStream, Table, Tone, table, warn_if_incomplete, when},
 };
 
 /// Length of the longest bar, in columns.
@@ -20,7 +20,8 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
     let printer = session.printer;
     printer.document(&response.text, || {
         let fields: Fields = response.parse()?;
-        let NamespaceStats { lanes, .. } = response.parse()?;
+        let NamespaceStats { lanes, unavailable_shards, .. } = response.parse()?;
+        warn_if_incomplete(&unavailable_shards);
         let pairs = fields.pairs(when::now()).into_iter();
         // A row without a name continues the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
@@ -41,7 +42,8 @@ pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outco
     if printer.is_json() {
         return printer.json_list("lanes", response.items("lanes")?);
     }
-    let NamespaceStats { lanes, .. } = response.parse()?;
+    let NamespaceStats { lanes, unavailable_shards, .. } = response.parse()?;
+    warn_if_incomplete(&unavailable_shards);
     printer.table(&of_lanes(&lanes))
 }
 
@@ -105,7 +107,8 @@ pub(super) async fn forecast(args: &ForecastArgs, session: &Session) -> Outcome 
 }
 
 fn chart(forecast: &NamespaceForecast, now: Timestamp, screen: OutputStream) -> String {
-    let NamespaceForecast { overdue, in_flight, buckets, later, .. } = forecast;
+    let NamespaceForecast { overdue, in_flight, buckets, later, unavailable_shards, .. } = forecast;
+    warn_if_incomplete(unavailable_shards);
     let ends = [overdue, later].into_iter().copied();
     let most = buckets.iter().map(|bucket| bucket.due).chain(ends).max().unwrap_or(0);
     let mut rows = Table::new(&["from", "due", ""]).numbers(&["due"]).cut("");

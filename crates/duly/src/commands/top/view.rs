@@ -146,7 +146,10 @@ impl Row {
         let breakers = || stats.lanes.iter().filter_map(|lane| Some(&*lane.push.as_ref()?.breaker));
         let worst = ["open", "half_open", "closed"];
         Self {
-            name: now.name.clone(),
+            name: match stats.unavailable_shards.is_empty() {
+                true => now.name.clone(),
+                false => format!("{} (incomplete)", now.name),
+            },
             destination: now.destination.clone(),
             pending: stats.pending,
             due: stats.due,
@@ -158,8 +161,11 @@ impl Row {
     }
 }
 
+/// Returns the counts from before that can be compared: those of the same shards.
 fn earlier<'a>(before: &'a Scrape, now: &Namespace) -> Option<&'a Namespace> {
-    before.namespaces.iter().find(|before| before.name == now.name)
+    before.namespaces.iter().find(|before| {
+        before.name == now.name && before.stats.unavailable_shards == now.stats.unavailable_shards
+    })
 }
 
 /// Returns the growth of a total. If it has fallen, the namespace was deleted and created again.

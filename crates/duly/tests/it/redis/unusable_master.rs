@@ -1,17 +1,19 @@
-//! A master of a Cluster without replicas that cannot be used: empty, down, hung. The nodes that run and the nodes
-//! that start serve the shards of the other masters.
+//! A master of a Cluster that cannot be used: empty, down, hung, rolled back, with a slot that is half moved. The
+//! nodes that run and the nodes that start serve the shards of the other masters.
 
 use std::{
     collections::HashMap,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use duly_redis_testkit::{
-    cluster::Cluster,
-    server::{self, tell},
+    cluster::{Cluster, SlotMove},
+    server::{self, list, tell},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, Server, file_of, receiver, run, text};
 
@@ -34,10 +36,14 @@ enum Fault {
     Empty,
     Down,
     Hung,
+    RolledBack,
+    HalfMoved,
 }
 
 impl Fault {
-    fn make(self, master: &mut server::Server) {
+    /// Gives a master the fault. `before` has its data from before the last changes.
+    fn make(self, cluster: &mut Cluster, place: usize, before: &Path) {
+        let master = &mut cluster.masters[place];
         match self {
             Self::Empty => {
                 master.kill();
@@ -46,6 +52,30 @@ impl Fault {
             }
             Self::Down => master.kill(),
             Self::Hung => signal(master, Signal::STOP),
+            Self::RolledBack => {
+                master.kill();
+                master.restore_data(before);
+                master.start_again();
+            }
+            Self::HalfMoved => {
+                let keys = list(master.port(), "KEYS duly:*:seq");
+                let moving = SlotMove::of(cluster, keys.first().expect("a shard"));
+                moving.begin();
+                // A tool moves the oldest key of a slot last, so an interrupted move leaves it behind.
+                let is_text = |key: &String| key.bytes().all(|byte| byte.is_ascii_graphic());
+                let others = moving.keys().into_iter().filter(is_text);
+                others.filter(|key| !key.ends_with(":seq")).for_each(|key| moving.take(&key));
+            }
+        }
+    }
+
+    /// Returns the reason that a node gives for the missing shards.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Empty => "no marker, so the data is lost",
+            Self::Down | Self::Hung => "does not reply",
+            Self::RolledBack => "older data than before, so the shard is held",
+            Self::HalfMoved => "redis-cli --cluster fix",
         }
     }
 }
@@ -56,10 +86,10 @@ fn signal(server: &server::Server, signal: Signal) {
 }
 
 /// Starts a Cluster whose healthy masters serve their slots whatever happens to the others.
-fn cluster() -> Cluster {
-    let cluster = Cluster::start(3, 0);
-    for master in &cluster.masters {
-        assert_eq!(tell(master.port(), "CONFIG SET cluster-require-full-coverage no"), "+OK");
+fn cluster(replicas_each: u32) -> Cluster {
+    let cluster = Cluster::start(3, replicas_each);
+    for server in cluster.all() {
+        assert_eq!(tell(server.port(), "CONFIG SET cluster-require-full-coverage no"), "+OK");
     }
     cluster
 }
@@ -111,20 +141,30 @@ fn places() -> std::ops::Range<usize> {
     0..if std::env::var_os("DULY_NIGHTLY").is_some() { 3 } else { 1 }
 }
 
-/// Starts a node while a master has a fault, and lets the new node and a node from before serve timers.
+/// Starts a node while a master without replicas has a fault, and lets the new node and a node from before serve
+/// timers.
 fn nodes_serve_beside(fault: Fault) {
     places().for_each(|place| nodes_serve_beside_one(fault, place));
 }
 
 fn nodes_serve_beside_one(fault: Fault, place: usize) {
-    let mut cluster = cluster();
-    let running = Server::on_store_with(&cluster.url(), &SILENCE);
+    let (mut cluster, before) = (cluster(0), TempDir::new().expect("a directory"));
+    let settings = [SILENCE[0], ("DULY_STORE__ON_ROLLBACK", "pause")];
+    let running = Server::on_store_with(&cluster.url(), &settings);
     let accepted = schedule(&running, "before");
     assert_eq!(accepted.len(), 12 * NAMESPACES.len());
+    cluster.masters[place].copy_data(before.path());
     lease_all(&running, accepted);
-    fault.make(&mut cluster.masters[place]);
+    if fault == Fault::RolledBack {
+        // A shard that is behind by less counts as one whose last writes a failover lost.
+        std::thread::sleep(Duration::from_secs(10));
+    }
+    fault.make(&mut cluster, place, before.path());
+    if fault == Fault::RolledBack {
+        waits_for_reason(&running, fault);
+    }
     let began = Instant::now();
-    let started = Server::on_store_with(&cluster.url(), &SILENCE);
+    let started = Server::on_store_with(&cluster.url(), &settings);
     let start = began.elapsed();
     let mut longest = Duration::ZERO;
     for (node, prefix) in [(&running, "running"), (&started, "started")] {
@@ -135,12 +175,9 @@ fn nodes_serve_beside_one(fault: Fault, place: usize) {
     eprintln!("{fault:?}, master {place}: start {start:.1?}, longest lease call {longest:.1?}");
     assert!(start < START_MAX, "{start:?}");
     assert!(longest < WAIT + LONGER_MAX, "{longest:?}");
-    let health = started.run(&["--output", "json", "health"]).ok();
-    let reason = match fault {
-        Fault::Empty => "no marker, so the data is lost",
-        Fault::Down | Fault::Hung => "does not reply",
-    };
-    assert!(health.contains(reason), "{health}");
+    for node in [&running, &started] {
+        says_what_is_missing(node, fault);
+    }
     if fault == Fault::Hung {
         signal(&cluster.masters[place], Signal::CONT);
         let (place, ids) = ("ns0", ["a", "b", "c", "d", "e", "f", "g", "h"]);
@@ -154,12 +191,38 @@ fn nodes_serve_beside_one(fault: Fault, place: usize) {
     }
 }
 
+fn waits_for_reason(node: &Server, fault: Fault) {
+    let deadline = Instant::now() + DEADLINE;
+    while !node.run(&["--output", "json", "health"]).stdout.contains(fault.reason()) {
+        assert!(Instant::now() < deadline, "the fault is not noticed");
+    }
+}
+
+/// Checks that the health, lists and counts of a node say which shards are missing.
+fn says_what_is_missing(node: &Server, fault: Fault) {
+    waits_for_reason(node, fault);
+    for namespace in NAMESPACES {
+        let stats = node.json(&["namespace", "stats", namespace]);
+        let missing = stats["unavailable_shards"].as_array().map_or(0, Vec::len);
+        assert!((1..40).contains(&missing), "{stats}");
+        let page = node.json(&["list", namespace]);
+        assert_eq!(page["unavailable_shards"], stats["unavailable_shards"], "{page}");
+        let listed = node.run(&["list", namespace]);
+        assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+        assert!(
+            listed.stderr.contains("the result is without the timers there"),
+            "{}",
+            listed.stderr
+        );
+    }
+}
+
 /// Gives a master a fault while timers fall due. Returns the lateness of the firings by pull and by webhook, and
 /// the longest lease call.
 fn lateness_beside(fault: Fault, place: usize) -> ([Vec<Duration>; 2], Duration) {
     const STEP: Duration = Duration::from_millis(200);
     const STEPS: u32 = 20;
-    let mut cluster = cluster();
+    let mut cluster = cluster(0);
     let node = Server::on_store_with(&cluster.url(), &SILENCE);
     let (hook, heads) = receiver();
     let begin = Instant::now() + Duration::from_secs(8);
@@ -199,7 +262,7 @@ fn lateness_beside(fault: Fault, place: usize) -> ([Vec<Duration>; 2], Duration)
     let (pulled, pushed) = std::thread::scope(|scope| {
         let threads: Vec<_> = pulled.map(|pull| scope.spawn(pull)).collect();
         std::thread::sleep((begin + Duration::from_secs(1)).duration_since(Instant::now()));
-        fault.make(&mut cluster.masters[place]);
+        fault.make(&mut cluster, place, Path::new(""));
         let mut pushed = Vec::new();
         while let Ok(head) = heads.recv_timeout(end.saturating_duration_since(Instant::now())) {
             let value = |name: &str| {
@@ -245,7 +308,7 @@ fn nodes_serve_beside_an_empty_master() {
 
 #[test]
 fn shards_are_repaired_in_the_store_without_a_server() {
-    let mut cluster = cluster();
+    let mut cluster = cluster(0);
     let node = Server::on_store_with(&cluster.url(), &SILENCE);
     schedule(&node, "before");
     drop(node);
@@ -283,6 +346,57 @@ fn nodes_serve_beside_a_master_that_is_down() {
 #[test]
 fn nodes_serve_beside_a_master_that_hangs() {
     nodes_serve_beside(Fault::Hung);
+}
+
+#[test]
+fn nodes_serve_beside_a_master_that_is_rolled_back() {
+    nodes_serve_beside(Fault::RolledBack);
+}
+
+#[test]
+fn nodes_serve_beside_a_slot_that_is_half_moved() {
+    nodes_serve_beside(Fault::HalfMoved);
+}
+
+/// Gives a master with a replica a fault: the replica takes over, and nodes serve every timer.
+fn a_replica_takes_over(fault: Fault, place: usize) {
+    let mut cluster = cluster(1);
+    let running = Server::on_store_with(&cluster.url(), &SILENCE);
+    let before = schedule(&running, "before");
+    assert_eq!(before.len(), 12 * NAMESPACES.len());
+    fault.make(&mut cluster, place, Path::new(""));
+    let (began, mut accepted) = (Instant::now(), Vec::new());
+    let started = Server::on_store_with(&cluster.url(), &SILENCE);
+    for (node, prefix) in [(&running, "running"), (&started, "started")] {
+        // A schedule that is repeated finds the timer.
+        let all = || {
+            let accepted = schedule(node, prefix);
+            (accepted.len() == 12 * NAMESPACES.len()).then_some(accepted)
+        };
+        let deadline = Instant::now() + DEADLINE;
+        accepted.extend(loop {
+            assert!(Instant::now() < deadline, "a replica does not take over");
+            if let Some(accepted) = all() {
+                break accepted;
+            }
+        });
+    }
+    eprintln!("{fault:?} with a replica, master {place}: whole after {:.1?}", began.elapsed());
+    if fault == Fault::Hung {
+        // The former master comes back with an older view of the Cluster.
+        signal(&cluster.masters[place], Signal::CONT);
+    }
+    lease_all(&started, [before, accepted].concat());
+}
+
+#[test]
+fn a_replica_takes_over_for_a_master_that_hangs() {
+    places().for_each(|place| a_replica_takes_over(Fault::Hung, place));
+}
+
+#[test]
+fn a_replica_takes_over_for_a_master_that_is_down() {
+    places().for_each(|place| a_replica_takes_over(Fault::Down, place));
 }
 
 #[test]

@@ -5,16 +5,21 @@
 //! 2. A page reserves its memory before it is read; without capacity the stream ends.
 //! 3. The last line says that the stream is complete, or gives the reason for an early end and the
 //!    cursor to continue from. A stream without a last line was cut off.
-//! 4. A search by tag or id prefix reports its progress and a cursor after each page, so a caller can
+//! 4. While shards are unavailable, the stream has the timers of the others, and its last line gives the
+//!    missing shards as the reason for which it is not complete.
+//! 5. A search by tag or id prefix reports its progress and a cursor after each page, so a caller can
 //!    stop at any line.
 
-use std::{collections::VecDeque, convert::Infallible};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_api::{View, timer::ListEnd};
-use duly_core::Code;
-use duly_store::query::ListRequest;
+use duly_core::{Code, shard::ShardId};
+use duly_store::{Error, query::ListRequest};
 use futures::stream;
 
 use super::{shown, truncate_page};
@@ -40,9 +45,17 @@ pub(super) async fn respond(
     filter: FilterHash,
     view: View,
 ) -> Result<Response, Problem> {
-    let (timers, examined, over) = (0, 0, false);
-    let ready = VecDeque::new();
-    let mut listing = ListStream { app, request, filter, view, timers, examined, over, ready };
+    let mut listing = ListStream {
+        app,
+        request,
+        filter,
+        view,
+        timers: 0,
+        examined: 0,
+        unavailable: BTreeMap::new(),
+        over: false,
+        ready: VecDeque::new(),
+    };
     listing.page().await?;
     let chunks =
         stream::unfold((listing, call::Scope::current()), |(mut listing, scope)| async move {
@@ -59,6 +72,8 @@ struct ListStream {
     view: View,
     timers: u64,
     examined: u64,
+    /// Shards that were missing in a page, with the first error of each.
+    unavailable: BTreeMap<ShardId, Error>,
     over: bool,
     /// Parts that are written and not handed over.
     ready: VecDeque<Bytes>,
@@ -85,8 +100,12 @@ impl ListStream {
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
         call::caller().check_still_valid(self.app.now())?;
-        let ReadResult { value: mut page, reservation, rest } =
-            self.app.read_page(self.request.clone()).await?;
+        let ReadResult { value, reservation, rest } =
+            self.app.read_partial_page(self.request.clone()).await?;
+        for (shard, error) in value.unavailable {
+            self.unavailable.entry(shard).or_insert(error);
+        }
+        let mut page = value.value;
         self.examined += page.examined;
         let view = self.view;
         let written = run_blocking(reservation.bytes(), move || {
@@ -113,10 +132,24 @@ impl ListStream {
             }
             None => {
                 self.over = true;
-                let summary = ListEnd::Summary { timers: self.timers };
-                self.ready.push_back(line(&self.app, &summary));
+                let end = match self.missing_shards() {
+                    Some(problem) => ListEnd::Stopped { cursor: None, error: problem.into_body() },
+                    None => ListEnd::Summary { timers: self.timers },
+                };
+                self.ready.push_back(line(&self.app, &end));
             }
         }
         Ok(())
+    }
+
+    /// Returns the reason for which the stream is not complete, if shards were unavailable.
+    fn missing_shards(&self) -> Option<Problem> {
+        let (_, error) = self.unavailable.first_key_value()?;
+        let shards: Vec<_> = self.unavailable.keys().map(|shard| shard.0.to_string()).collect();
+        let detail = format!(
+            "the timers of the unavailable shards {} are missing, all others are listed: {error}",
+            shards.join(", ")
+        );
+        Some(Problem::temporary(Code::Unavailable, &detail))
     }
 }
