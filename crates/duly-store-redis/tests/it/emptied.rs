@@ -49,11 +49,10 @@ fn names<T: std::fmt::Debug>(command: &str, what: &str, result: &Result<T, Error
     }
 }
 
-/// Checks that every call that needs the record of the namespace is refused and names the repair
+/// Checks that every change that needs the record of the namespace is refused and names the repair
 /// command.
 async fn all_are_refused(store: &RedisStore, command: &str) {
     names(command, "put", &store.put_namespace(name(), Put::IfAbsent(Box::default())).await);
-    names(command, "get", &store.get_namespace(name()).await);
     names(command, "pause", &store.set_activity(name(), Activity::Paused).await);
     names(command, "delete", &store.delete_namespace(name(), DeleteMode::Force).await);
 }
@@ -110,11 +109,15 @@ async fn nothing_else_is_lost(store: &RedisStore, lost: &BTreeSet<u16>, kept: &B
     let first = (0..).map(|i| format!("n{i}")).find(is_lost).expect("one of many");
     names("duly store repair", "schedule", &outcome(schedule(store, &first, LATER).await));
     all_are_refused(store, "duly store repair --shard").await;
+    // The other shards have the settings.
+    let found = store.get_namespace(name()).await.expect("a read").expect("the namespace");
+    assert_eq!((&*found.settings, found.maybe_outdated), (&settings(), true));
     assert_eq!(held_elsewhere(store, lost).await, kept.len() as u64);
     assert_eq!(health(store).await.1, Vec::<String>::new(), "the store stays ready");
     // The coordinator shard takes calls again, and has no record of the namespace yet.
     repair(store, [coordinator().0]).await;
     all_are_refused(store, "duly namespace repair shop`").await;
+    names("duly namespace repair shop`", "get", &store.get_namespace(name()).await);
     assert_eq!(health(store).await, (1, vec![]), "it is counted");
     // Now that the loss is known, shards that have the namespace refuse too.
     for i in 0..20 {
