@@ -90,8 +90,16 @@ impl Router {
         };
         let owners: Option<Vec<String>> = self.seqs.iter().map(owner).collect();
         let Some(owners) = owners else { return false };
+        self.end_probes_of_others(&owners);
         *self.owners.lock() = owners;
         true
+    }
+
+    /// Forgets servers that have no shard any more, so that their probes end.
+    fn end_probes_of_others(&self, owners: &[String]) {
+        let is_used = |name: &String| owners.contains(name) || self.address.servers.contains(name);
+        self.servers.lock().retain(|name, _| is_used(name));
+        self.earlier.lock().retain(|name, _| is_used(name));
     }
 
     /// Returns `true` if calls for silent servers may have the owners read again: once a second.
@@ -102,5 +110,37 @@ impl Router {
             *refreshed_at = Some(Instant::now());
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, address::Address, connection::ConnectOptions};
+
+    #[tokio::test]
+    async fn servers_without_a_shard_are_forgotten() {
+        let url = "redis-cluster://127.0.0.1:1";
+        let options = Options::new(url);
+        let address = Address::parse(url).expect("a URL");
+        let router = Router::new(address, ConnectOptions::new(&options, "d"), 1, 1, None);
+        let slots = |port| {
+            let master =
+                Value::Array(vec![Value::BulkString(b"127.0.0.1".to_vec()), Value::Int(port)]);
+            let range = Value::Array(vec![Value::Int(0), Value::Int(16_383), master]);
+            Value::Array(vec![range])
+        };
+        let known = || {
+            let mut names: Vec<_> = router.servers.lock().keys().cloned().collect();
+            names.sort_unstable();
+            names
+        };
+        for port in 1..4 {
+            assert!(router.learn(&slots(port), "127.0.0.1:1"));
+            router.owners().keys().for_each(|server| drop(router.server(server)));
+            let mut expected = vec!["127.0.0.1:1".to_owned(), format!("127.0.0.1:{port}")];
+            expected.dedup();
+            assert_eq!(known(), expected, "the configured server stays");
+        }
     }
 }
