@@ -5,7 +5,7 @@
 //! 1. It builds all tests once. The `duly` that this build contains serves every later step.
 //! 2. It runs these programs side by side ([`jobs`]):
 //!    - every test binary of the workspace, and the doc tests;
-//!    - the tests of the Redis store again on Valkey, if Valkey can be installed;
+//!    - some tests of the Redis store again on Valkey, if Valkey can be installed;
 //!    - the examples of the HTTP reference against a server;
 //!    - clients generated from the OpenAPI document, which call every operation;
 //!    - the HTTP fuzzer, driven by that document;
@@ -68,6 +68,9 @@ pub(crate) struct Options {
     /// them. A change outside of the crates affects everything.
     #[arg(long, value_name = "COMMIT", conflicts_with = "args")]
     since: Option<String>,
+    /// Run every test of the Redis store on Valkey, and nothing else.
+    #[arg(long, conflicts_with_all = ["args", "since"])]
+    valkey: bool,
     /// Passed to `cargo test`: `-p CRATE`, a filter, `FILTER -- --nocapture`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
@@ -79,6 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         let tools = tools::found();
         let mut command = chosen(&options.args);
         return process::run(command.env(tools::TEST_TOOLS, &tools.found).envs(tools.collector));
+    }
+    if options.valkey {
+        let mut command = process::cargo(["test", "--no-fail-fast", "-p", valkey::CRATE]);
+        return process::run(command.env(valkey::SERVER_VARIABLE, valkey::find()?));
     }
     let affected = match &options.since {
         Some(commit) => Affected::since(commit)?,
@@ -181,11 +188,11 @@ fn list(
     match valkey::find() {
         Ok(server) => {
             let mut again = built.tests();
-            again.retain(|job| job.name.starts_with(valkey::CRATE));
-            ensure!(!again.is_empty(), "cargo built no tests of {}", valkey::CRATE);
+            again.retain(|job| job.name == valkey::TESTS);
+            ensure!(!again.is_empty(), "cargo built no {}", valkey::TESTS);
             for job in &mut again {
                 job.name += " on Valkey";
-                job.command.env(valkey::SERVER_VARIABLE, &server);
+                job.command.env(valkey::SERVER_VARIABLE, &server).args(valkey::MODULES);
             }
             tests.extend(again);
         }

@@ -1,4 +1,4 @@
-//! Valkey: runs the tests of the Redis store again on a Valkey server.
+//! Valkey: runs tests of the Redis store again on a Valkey server.
 //!
 //! Debian 12 has Valkey only in its backports. So the package is fetched from the mirrors that apt
 //! knows, and unpacked below `target/`. The server runs from there: nothing is installed, and no setting
@@ -18,6 +18,12 @@ pub(super) const SERVER_VARIABLE: &str = "DULY_REDIS_SERVER";
 
 /// The crate whose tests run on Valkey.
 pub(super) const CRATE: &str = "duly-store-redis";
+/// Its test binary of which [`MODULES`] run with all other tests; the rest runs every night.
+pub(super) const TESTS: &str = "duly-store-redis it";
+/// The modules in which a server of Valkey can differ from Redis: its replies and scripts, its settings and
+/// version, its files after a restart, its Cluster and its replicas.
+pub(super) const MODULES: [&str; 5] =
+    ["conformance::single", "emptied", "failover", "marker", "opening"];
 
 /// The package that contains the server.
 const PACKAGE: &str = "valkey-tools";
