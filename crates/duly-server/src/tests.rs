@@ -111,6 +111,9 @@ pub(crate) struct TestServer {
 type DirectService =
     MapRequest<Router, fn(http::Request<tonic::body::Body>) -> http::Request<Body>>;
 
+/// The origin of pages that may call a [`TestServer`].
+pub(crate) const ALLOWED_ORIGIN: &str = "https://console.example";
+
 impl TestServer {
     /// Starts a server with the namespace `a`.
     pub(crate) async fn start() -> Self {
@@ -144,7 +147,7 @@ impl TestServer {
             guard: Guard {
                 listen: vec![[127, 0, 0, 1].into()],
                 allowed_hosts: Vec::new(),
-                allowed_origins: Vec::new(),
+                allowed_origins: vec![ALLOWED_ORIGIN.to_owned()],
                 trusted_proxies: Vec::new(),
             },
             auth,

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     grpc,
     http::{App, openapi_json, router},
-    tests::TestServer,
+    tests::{ALLOWED_ORIGIN, TestServer},
 };
 
 const NOW: Timestamp = Timestamp::MIN;
@@ -590,4 +590,21 @@ async fn p10_failures_are_limited_and_valid_keys_are_not() {
     }
     assert_eq!(call(Some(&valid)).await.0, 200);
     assert_eq!(call_http(&server.app, ("GET", "/healthz"), None, "").await.0, 200);
+}
+
+#[tokio::test]
+async fn p10_preflight_requests_are_no_failures() {
+    let server = TestServer::start_with(Auth::new(true, None, false).failures_per_second(1)).await;
+    let call = |method: &'static str, origin: &'static str| {
+        let request = Request::builder().method(method).uri("/v1/namespaces");
+        let request = request.header(HOST, "localhost").header("origin", origin);
+        let request = request.header("access-control-request-method", "GET");
+        router(server.app.clone()).oneshot(request.body(Body::empty()).unwrap())
+    };
+    for _ in 0..300 {
+        assert_eq!(call("OPTIONS", ALLOWED_ORIGIN).await.unwrap().status(), 204);
+    }
+    // The page learns that it needs a key, not that it asked too often.
+    assert_eq!(call("GET", ALLOWED_ORIGIN).await.unwrap().status(), 401);
+    assert_eq!(call("OPTIONS", "https://evil.example").await.unwrap().status(), 403);
 }

@@ -62,8 +62,15 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let peer = app.guard.behind_proxies(peer, request.headers());
     let address = peer.address;
     let checked_origin = app.guard.check_request(&request);
-    // A preflight request has no key.
-    let preflight = preflight.filter(|_| checked_origin.is_ok());
+    // A browser sends its preflight request without a key: that is no failure to authenticate.
+    if let (Ok(()), Some(mut response)) = (&checked_origin, preflight) {
+        let (request, unread) = unread::watch(request);
+        drop(request);
+        cors.write_to(&mut response);
+        unread.settle(&mut response).await;
+        app.routes().record(route, response.status(), started.elapsed());
+        return response;
+    }
     let (caller, admitted) = match checked_origin {
         Ok(()) => admit(&app, route, (kind, peer), &request),
         Err(problem) => (None, Err(problem)),
@@ -113,18 +120,14 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         changes_nothing = ChangesNothing::to_be_found();
         request.extensions_mut().insert(changes_nothing.clone());
     }
-    let response = match (checked, preflight) {
-        (_, Some(response)) => {
-            drop(request);
-            response
-        }
-        (Ok(caller), None) => {
+    let response = match checked {
+        Ok(caller) => {
             let limit = time_limit(&app, route);
             let notes = audited.as_ref().map(AuditedCall::notes);
             let context = (caller, notes, &changes_nothing);
             guarded(limit, route, context, request, next).await
         }
-        (Err(problem), None) => {
+        Err(problem) => {
             drop(request);
             problem.into_response()
         }
