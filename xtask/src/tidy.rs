@@ -5,6 +5,7 @@
 //! `cargo test` reports the same complaints as the command.
 //!
 //! - [`layers`]: allowed dependencies between crates;
+//! - [`modules`]: no cycle of imports between the modules of a crate;
 //! - [`manifests`]: versions are in the root manifest only;
 //! - [`names`]: no file or folder with a meaningless name;
 //! - [`marks`]: no work left for later, no test switched off;
@@ -25,6 +26,7 @@ mod links;
 mod log_rows;
 mod manifests;
 mod marks;
+mod modules;
 mod names;
 mod promises;
 mod sizes;
@@ -117,6 +119,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
         found.extend(marks::check(source));
         found.extend(docs::check(source));
     }
+    found.extend(modules::check(&tree.sources, modules::CYCLES));
     found.extend(sizes::check(&tree.sources, sizes::LONG_FILES));
     found.extend(links::check(&tree.pages, &tree.paths));
     found.extend(language::check(&tree.sources, &tree.pages));

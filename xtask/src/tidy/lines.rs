@@ -18,9 +18,7 @@ const FOR_TESTS: [&str; 3] = ["/conformance", "/strategies", "/disk/sim"];
 /// Returns a table of the crates with their lines: the product, then the rest, each with its sum.
 pub(super) fn table(files: &[File]) -> String {
     let (mut product, mut harness) = (BTreeMap::new(), BTreeMap::new());
-    let for_tests = test_modules(files);
-    let is_for_tests = |file: &File| for_tests.iter().any(|module| is_in(&file.path, module));
-    for file in files.iter().filter(|file| is_counted(file) && !is_for_tests(file)) {
+    for file in without_tests(files) {
         let name = crate_name(&file.path);
         let part = if HARNESS.contains(&name) { &mut harness } else { &mut product };
         let scripts = if file.path.ends_with(".lua") { ", Lua" } else { "" };
@@ -34,6 +32,13 @@ pub(super) fn table(files: &[File]) -> String {
         text += &format!("{:>8}  {title}\n\n", part.values().sum::<usize>());
     }
     text
+}
+
+/// Returns the files that are not for tests.
+pub(super) fn without_tests(files: &[File]) -> impl Iterator<Item = &File> {
+    let for_tests = test_modules(files);
+    let is_for_tests = move |file: &File| for_tests.iter().any(|module| is_in(&file.path, module));
+    files.iter().filter(move |file| is_counted(file) && !is_for_tests(file))
 }
 
 fn is_counted(file: &File) -> bool {
