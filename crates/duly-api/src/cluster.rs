@@ -120,21 +120,29 @@ pub struct BackupMade {
     pub lsn: Option<u64>,
 }
 
-/// Shards to repair.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+/// Shards, or keys and tenants, to repair.
+#[skip_serializing_none]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = RepairRequest)]
 pub struct Repair {
     /// Numbers of shards, from 0 on.
     #[schema(max_items = 256)]
-    pub shards: Vec<u16>,
+    pub shards: Option<Vec<u16>>,
+    /// Remedy for keys and tenants that were rolled back: `write_back` writes back those that the node of
+    /// the call knows; `accept` accepts those in the store. The caller must be an administrator.
+    pub keys: Option<String>,
 }
 
 /// Results of repairs.
+#[skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Repaired {
     /// One for each shard of the request, in its order.
     pub shards: Vec<RepairedShard>,
+    /// Result for the keys and tenants: `written_back` or `accepted`; `nothing`: the store has all that the
+    /// node knows. Only for a request with `keys`.
+    pub keys: Option<String>,
 }
 
 /// Result of the repair of a shard.

@@ -169,6 +169,8 @@ metrics! {
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
         "Rollbacks of shards of a store on Redis that this node detected: a shard returned with \
          data more than 5 s older.";
+    KEYS_ROLLED_BACK = "duly_keys_rolled_back" Gauge
+        "1 while the keys and tenants in Redis lack changes that this node knows: they cannot be changed until `duly store repair --keys`.";
     NAMESPACES_TO_REPAIR = "duly_deployment_namespaces_to_repair" Gauge
         "Namespaces whose coordinator shard in Redis has lost their record, or whose shards do not agree on it: calls for them are refused until `duly namespace repair`.";
     OLDEST_DUE_SECONDS = "duly_deployment_oldest_due_seconds" Gauge

@@ -1,6 +1,9 @@
 //! A Redis Cluster as child processes: masters that share the slots, and their replicas.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use crate::server::{Server, free_port, list, tell};
 
@@ -106,6 +109,23 @@ impl Cluster {
             assert!(Instant::now() < until, "timed out waiting until {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Copies the present data of all masters, as snapshots of their disks would.
+    pub fn copy_data(&self, to: &Path) {
+        for (place, master) in self.masters.iter().enumerate() {
+            master.copy_data(&to.join(place.to_string()));
+        }
+    }
+
+    /// Kills all masters, which have no replicas, and starts them with a copy from [`Self::copy_data`].
+    pub fn restore_data(&mut self, from: &Path) {
+        self.masters.iter_mut().for_each(Server::kill);
+        for (place, master) in self.masters.iter_mut().enumerate() {
+            master.restore_data(&from.join(place.to_string()));
+            master.start_again();
+        }
+        self.wait_until_whole();
     }
 
     /// Removes all keys of all masters.

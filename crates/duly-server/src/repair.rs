@@ -5,7 +5,7 @@ use duly_api::{
     namespace::RepairNamespaceResponse,
 };
 use duly_core::{NamespaceName, shard::ShardId};
-use duly_store::{Deployment, Error, Store};
+use duly_store::{AccessRemedy, Deployment, Error, Store};
 
 use crate::messages;
 
@@ -29,7 +29,22 @@ pub async fn repair_shards(
         }
         repaired.push(messages::repaired_shard(shard, outcome));
     }
-    Ok(Repaired { shards: repaired })
+    Ok(Repaired { shards: repaired, keys: None })
+}
+
+/// Decides which keys and tenants count after they were rolled back. Returns the result's name.
+///
+/// # Errors
+/// When too few shards reply. Repeat the same call then.
+pub(crate) async fn repair_keys(
+    deployment: &dyn Deployment,
+    remedy: AccessRemedy,
+) -> Result<&'static str, Error> {
+    Ok(match (deployment.repair_access(remedy).await?, remedy) {
+        (false, _) => "nothing",
+        (true, AccessRemedy::WriteBack) => "written_back",
+        (true, AccessRemedy::Accept) => "accepted",
+    })
 }
 
 /// Restores the record of a namespace; `keep` chooses one of several numbers.

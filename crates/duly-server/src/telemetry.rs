@@ -140,6 +140,7 @@ fn refresh(health: &Health) {
         gauge!(names::STORE_SHARDS_UNAVAILABLE, "reason" => fault.as_str()).set(count as f64);
     }
     counter!(names::STORE_ROLLBACKS_TOTAL).absolute(health.rollbacks);
+    set(names::KEYS_ROLLED_BACK, u64::from(health.keys_rolled_back));
     set(names::NAMESPACES_TO_REPAIR, health.namespaces_to_repair);
     set(names::INDEX_BYTES, health.index_bytes);
     if let Some(bytes) = health.index_bytes_max {

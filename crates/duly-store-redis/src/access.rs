@@ -12,19 +12,26 @@
 //! 5. Shard 0 may lose its last change in a failover, and give its version to another one; or a node may have
 //!    read a change that is lost. Then the keys that most shards have win, under a version above all that
 //!    were seen. While too few shards reply to know what most have, nothing is decided.
-//! 6. From the first key on, markers have another format: builds that know no keys refuse the database.
+//! 6. A change that a majority of the shards had is never given up without an operator: see [`rolled_back`].
+//! 7. From the first key on, markers have another format: builds that know no keys refuse the database.
 
+mod poll;
+mod rolled_back;
 mod state;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use duly_core::{Millis, Timestamp, shard::ShardId};
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Result};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use parking_lot::Mutex;
 
-pub(crate) use self::state::AccessState;
-use self::state::{Records, Snapshot, WriteMode, changed_record};
+pub(crate) use self::{poll::AccessPoll, state::AccessState};
+use self::{
+    poll::{Holders, most},
+    rolled_back::RolledBack,
+    state::{Entry, Snapshot, WriteMode, changed_record},
+};
 use crate::{
     change::{TRIES, at_once, digits},
     deployment::Deployment,
@@ -42,6 +49,12 @@ pub(crate) struct KnownAccess {
     newest: Mutex<AccessState>,
     /// The keys that it has read.
     read: Mutex<Arc<Snapshot>>,
+    /// The newest keys that a majority of the shards had, as far as it knows.
+    settled: Mutex<Arc<Snapshot>>,
+    /// The state that the latest poll of the coordinator shards found.
+    polled: Mutex<Option<AccessState>>,
+    /// The fault of shards whose keys do not follow from the settled ones.
+    rolled_back: Mutex<Option<RolledBack>>,
 }
 
 /// The result of giving a change to a shard.
@@ -84,6 +97,7 @@ impl Deployment {
     /// # Errors
     /// When no majority of the coordinator shards of the members replies.
     pub(crate) async fn read_access(&self, known: u64) -> Result<Option<AccessRecords>> {
+        let settled = self.access.settled();
         let list = self.list.lock().own.shards.clone();
         let needed = list.len() / 2 + 1;
         let polls =
@@ -105,13 +119,19 @@ impl Deployment {
         }
         found.sort_unstable();
         let newest = found.last().map(|(state, _)| *state).unwrap_or_default();
+        *self.access.polled.lock() = Some(newest);
         let mut snapshot = self.access.read();
         for (_, shard) in found.iter().rev().filter(|(state, _)| *state == newest) {
             if newest <= snapshot.state {
                 break;
             }
             match self.load(*shard, &snapshot).await {
-                Ok((_, loaded)) => snapshot = loaded,
+                Ok((_, loaded)) if loaded.follows(settled.state) => snapshot = loaded,
+                // Callers are admitted by the keys of before, and the next poll of all shards reports it.
+                Ok(_) => {
+                    failed = None;
+                    break;
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -135,11 +155,10 @@ impl Deployment {
         if before.records.version != seen {
             return Ok(None);
         }
-        let changed = vec![changed_record(&change)];
-        let mut records = before.records.changed(change, origin, now)?;
         let state = AccessState::new(before.state.version + 1);
-        records.version = state.records_version();
-        let next = Arc::new(Snapshot { state, records });
+        let changed = [changed_record(&change, state)];
+        let records = before.records.changed(change, origin, now)?;
+        let next = Arc::new(before.next(state, records, None));
         let states = [before.state, state];
         let written = self.write_access(COORDINATOR, WriteMode::Changes, states, &changed).await;
         let doubt = match written {
@@ -155,6 +174,7 @@ impl Deployment {
         self.access.note(state);
         self.access.keep(Arc::clone(&next));
         self.spread_access(before.state, &next, &changed).await?;
+        self.access.settle(&next);
         doubt.map_or(Ok(()), Err)?;
         Ok(Some(next.records.clone()))
     }
@@ -170,15 +190,8 @@ impl Deployment {
             );
             return Err(Error::Unavailable { reason, retry_after: Millis::from_secs(1) });
         }
-        let states = self.access_states().await;
-        let replied: Vec<ShardId> = states.iter().map(|(shard, _)| *shard).collect();
-        if !replied.contains(&COORDINATOR) {
-            return Err(away(unavailable("it does not reply")));
-        }
-        if !self.is_majority(&replied) {
-            return Err(unavailable("keys cannot be changed: no majority of the shards replies"));
-        }
-        let settled = self.settle_access(states, COORDINATOR).await?;
+        let poll = self.access_states_of_majority().await?;
+        let settled = self.settle_access(poll, COORDINATOR).await?;
         let (now, snapshot) = self.load(COORDINATOR, &self.access.read()).await.map_err(away)?;
         if snapshot.state < settled {
             // It has failed over meanwhile.
@@ -186,6 +199,16 @@ impl Deployment {
         }
         self.access.keep(Arc::clone(&snapshot));
         Ok((now, snapshot))
+    }
+
+    /// Returns the states of the shards that reply, which are a majority and have shard 0.
+    async fn access_states_of_majority(&self) -> Result<AccessPoll> {
+        let poll = self.access_states().await;
+        poll.own()?;
+        if !self.is_majority(&poll.shards()) {
+            return Err(unavailable("keys cannot be changed: no majority of the shards replies"));
+        }
+        Ok(poll)
     }
 
     /// Has the other shards take a change.
@@ -196,7 +219,7 @@ impl Deployment {
         &self,
         before: AccessState,
         next: &Snapshot,
-        changed: &Records,
+        changed: &[Entry],
     ) -> Result<()> {
         let takes = self.others(COORDINATOR).map(async |shard| {
             let taken = self.take_access(shard, before, next, changed).await;
@@ -239,7 +262,7 @@ impl Deployment {
         shard: ShardId,
         before: AccessState,
         next: &Snapshot,
-        changed: &Records,
+        changed: &[Entry],
     ) -> Result<Taken> {
         let states = [before, next.state];
         let mut found = self.write_access(shard, WriteMode::Changes, states, changed).await?;
@@ -259,69 +282,52 @@ impl Deployment {
     }
 
     /// Returns the states of the shards that reply and take calls.
-    pub(crate) async fn access_states(&self) -> Vec<(ShardId, AccessState)> {
+    pub(crate) async fn access_states(&self) -> AccessPoll {
+        let poll = self.access.begin_poll();
         let shards = (0..self.shards).map(ShardId);
         let polls =
             at_once(shards.map(async |shard| (shard, self.access_state(shard).await))).await;
         let polls = polls.into_iter();
-        polls.filter_map(|(shard, state)| Some((shard, state.ok()?))).collect()
+        let states = polls.filter_map(|(shard, state)| Some((shard, state.ok()?))).collect();
+        AccessPoll { states, ..poll }
     }
 
     /// Gives each of these shards the newest keys. Returns their state.
     ///
     /// # Errors
-    /// When it cannot be decided which keys most shards have, or when `needed` does not take them. Other
-    /// shards may fail: they get the keys later.
+    /// When the keys do not follow from those that a majority had; when it cannot be decided which keys most
+    /// shards have, or when `needed` does not take them. Other shards may fail: they get the keys later.
     pub(crate) async fn settle_access(
         &self,
-        states: Vec<(ShardId, AccessState)>,
+        poll: AccessPoll,
         needed: ShardId,
     ) -> Result<AccessState> {
         let known = *self.access.newest.lock();
-        let Some(newest) = states.iter().map(|(_, state)| *state).max() else {
-            return Err(unavailable("no shard replies"));
-        };
-        let mut holders: BTreeMap<AccessState, Vec<ShardId>> = BTreeMap::new();
-        for (shard, state) in &states {
-            if state.version == newest.version {
-                holders.entry(*state).or_default().push(*shard);
-            }
-        }
+        let holders = poll.holders();
+        let (state, holder) = most(&holders)?;
+        self.expect_settled(&poll, &holders).await?;
+        let states = &poll.states;
         let has_conflict = holders.len() > 1;
         // A change that this node has read, and that no shard has any more.
-        let is_lost = known.version >= newest.version && !holders.contains_key(&known);
-        let others: usize = usize::from(self.shards) - states.len();
-        let most = holders.iter().max_by_key(|(_, shards)| shards.len());
-        let (state, holder) = most.map(|(state, shards)| (*state, shards[0])).expect("it has one");
+        let is_lost = known.version >= state.version && !holders.contains_key(&known);
         if !has_conflict && !is_lost && states.iter().all(|(_, other)| *other == state) {
             return Ok(state);
         }
         let mut winner = self.load(holder, &Arc::new(Snapshot::default())).await?.1;
         if has_conflict || is_lost {
-            let losers = holders.iter().filter(|(other, _)| **other != state);
-            let largest = losers.map(|(_, shards)| shards.len()).max().unwrap_or(0);
-            if (largest + others) * 2 > usize::from(self.shards) {
-                return Err(unavailable(
-                    "too few shards reply to know which keys most of them have",
-                ));
-            }
-            let own = states.iter().find(|(shard, _)| *shard == COORDINATOR);
-            let (_, own) = own.ok_or_else(|| away(unavailable("it does not reply")))?;
-            let next = AccessState::new(known.version.max(newest.version) + 1);
-            winner = Arc::new(winner.with(next, WriteMode::Changes, Records::new())?);
-            let (states, all) = ([*own, next], winner.all());
-            if self.write_access(COORDINATOR, WriteMode::All, states, &all).await?.is_some() {
-                return Err(unavailable("keys changed meanwhile"));
-            }
+            self.expect_most(&poll, &holders)?;
+            let next = AccessState::new(known.version.max(state.version) + 1);
+            winner = Arc::new(winner.next(next, winner.records.clone(), None));
+            self.rewrite_access(&poll, &winner).await?;
             tracing::warn!(
                 version = next.version,
                 "shards had different keys of one version after a failover; those of most shards are kept"
             );
-            self.access.note(next);
         }
         let (is_new, winner) = (has_conflict || is_lost, &winner);
         let takes = states
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|(shard, state)| *state != winner.state && !(is_new && *shard == COORDINATOR));
         let takes = takes.map(|(shard, state)| async move {
             let taken = self.bring_up(shard, state, winner, (!is_new).then_some(holder)).await;
@@ -329,6 +335,28 @@ impl Deployment {
         });
         at_once(takes).await.into_iter().collect::<Result<()>>()?;
         Ok(winner.state)
+    }
+
+    /// Checks that the shards that do not reply cannot have other keys of the newest version than most shards.
+    fn expect_most(&self, poll: &AccessPoll, holders: &Holders) -> Result<()> {
+        let (state, _) = most(holders)?;
+        let losers = holders.iter().filter(|(other, _)| **other != state);
+        let largest = losers.map(|(_, shards)| shards.len()).max().unwrap_or(0);
+        let others = usize::from(self.shards) - poll.states.len();
+        if (largest + others) * 2 > usize::from(self.shards) {
+            return Err(unavailable("too few shards reply to know which keys most of them have"));
+        }
+        Ok(())
+    }
+
+    /// Writes all keys in shard 0, unless its state has changed since a poll.
+    async fn rewrite_access(&self, poll: &AccessPoll, next: &Snapshot) -> Result<()> {
+        let states = [poll.own()?, next.state];
+        if self.write_access(COORDINATOR, WriteMode::All, states, &next.all()).await?.is_some() {
+            return Err(unavailable("keys changed meanwhile"));
+        }
+        self.access.note(next.state);
+        Ok(())
     }
 
     /// Gives a shard of this state the winning keys: what has changed since, as a holder of them knows it, or
@@ -379,7 +407,7 @@ impl Deployment {
         &self,
         shard: ShardId,
         since: AccessState,
-    ) -> Result<(Timestamp, AccessState, WriteMode, Records)> {
+    ) -> Result<(Timestamp, AccessState, WriteMode, Vec<Entry>)> {
         let arguments = vec![since.to_text().into_bytes()];
         let mut reply = self.call_script(shard, Script::Access, arguments).await?;
         let (now, state) = (reply.time()?, AccessState::from_reply(&mut reply)?);
@@ -387,7 +415,10 @@ impl Deployment {
             "all" => WriteMode::All,
             _ => WriteMode::Changes,
         };
-        Ok((now, state, mode, reply.rest(|reply| Ok((reply.text()?, reply.bytes()?)))?))
+        let entries = reply.rest(|reply| {
+            Ok(Entry { made: reply.text()?, id: reply.text()?, record: reply.bytes()? })
+        })?;
+        Ok((now, state, mode, entries))
     }
 
     /// Writes records in a shard whose state is the first of `states`; the second one is its state then.
@@ -397,7 +428,7 @@ impl Deployment {
         shard: ShardId,
         mode: WriteMode,
         [before, next]: [AccessState; 2],
-        records: &Records,
+        records: &[Entry],
     ) -> Result<Option<AccessState>> {
         let mode = match mode {
             WriteMode::Changes => "changes",
@@ -405,8 +436,9 @@ impl Deployment {
         };
         let mut arguments = vec![mode.into(), before.to_text().into(), next.to_text().into()];
         arguments.push(digits(KEYS_FORMAT));
-        arguments
-            .extend(records.iter().flat_map(|(id, record)| [id.clone().into(), record.clone()]));
+        arguments.extend(records.iter().flat_map(|Entry { made, id, record }| {
+            [made.clone().into(), id.clone().into(), record.clone()]
+        }));
         let mut reply = self.call_script(shard, Script::ChangeAccess, arguments).await?;
         if reply.text()? == "DONE" {
             return Ok(None);

@@ -13,7 +13,7 @@ use duly_store::{Health, Result, query::ShardFault};
 use tokio::time::Instant;
 
 use crate::{
-    access::AccessState,
+    access::{AccessPoll, AccessState},
     change::{at_once, digits, flag},
     deployment::Deployment,
     marker::{CoordinatorList, describe},
@@ -112,7 +112,13 @@ impl Deployment {
         if unavailable.len() == usize::from(self.shards) {
             reasons.push(format!("no shard takes calls: {}", warnings.join("; ")));
         }
+        if self.access.is_doubtful() {
+            self.settle_keys(self.access_states().await).await;
+        }
+        let rolled_back = self.access.rolled_back();
         let mut health = self.health.lock();
+        health.keys_rolled_back = rolled_back.is_some();
+        warnings.extend(rolled_back);
         health.unavailable_shards = unavailable;
         health.rollbacks = self.rollbacks.count();
         if health.not_ready.is_empty() && !reasons.is_empty() {
@@ -155,12 +161,12 @@ impl Deployment {
     async fn sum_up(&self, counted: &mut LatestCount) {
         let servers = self.router.owners().len();
         let mut newest = self.list.lock().clone();
-        let (mut digests, mut states) = (BTreeSet::new(), Vec::new());
+        let (mut digests, mut keys) = (BTreeSet::new(), self.access.begin_poll());
         for shard in (0..self.shards).map(ShardId) {
             match self.sum(shard).await {
                 Ok((sums, digest, list, access)) => {
                     digests.insert(digest);
-                    states.push((shard, access));
+                    keys.states.push((shard, access));
                     counted.shards.insert(shard, sums);
                     if list.own.version > newest.own.version {
                         newest = list;
@@ -179,9 +185,7 @@ impl Deployment {
             }
         }
         self.keep_list(newest).await;
-        if let Err(error) = self.settle_access(states, ShardId(0)).await {
-            tracing::debug!(%error, "keys not in every shard yet; the next poll tries again");
-        }
+        self.settle_keys(keys).await;
         // Namespaces that need repair stop no others: they are counted, and the store stays ready.
         if digests.len() <= 1 {
             self.remember_lost(BTreeSet::new());
@@ -202,10 +206,18 @@ impl Deployment {
                 warnings: last_ping.warnings,
                 unavailable_shards: last_ping.unavailable_shards,
                 rollbacks: last_ping.rollbacks,
+                keys_rolled_back: last_ping.keys_rolled_back,
                 ..sums
             };
         }
         self.ping().await;
+    }
+
+    /// Gives the shards of a poll the newest keys.
+    async fn settle_keys(&self, poll: AccessPoll) {
+        if let Err(error) = self.settle_access(poll, ShardId(0)).await {
+            tracing::debug!(%error, "keys not in every shard yet; the next poll tries again");
+        }
     }
 
     /// Returns the counts of one shard, the digest of the names and numbers of its namespaces, its list of

@@ -9,7 +9,7 @@
 //! | `deployment` | hash | the record of the deployment (1) |
 //! | `marker` | hash | the marker of the shard (2) |
 //! | `access` | hash | `key:` and id → key of a caller, as JSON (`access.rs`) |
-//! | `access_log` | list | state NUL id of the last 1,000 changes of keys |
+//! | `access_log` | list | state NUL id of the last 1,000 changes of keys (`access/state.rs`) |
 //! | `audit` | zset | id NUL line of the audit log (at coordinator shards of the members) |
 //! | `nn`, `vers`, `nums` | hash, hash, string | name → number; name → version; last number |
 //! | `names` | zset | names in order |

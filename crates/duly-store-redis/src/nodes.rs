@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{
-    Error, MemberId, Repaired, Result, StoreFuture,
+    AccessRemedy, Error, MemberId, Repaired, Result, StoreFuture,
     deployment::{
         Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply, Member,
         MembershipStage, NAME_MAX, NamespaceFilter,
@@ -100,6 +100,10 @@ impl duly_store::Deployment for RedisStore {
 
     fn repair(&self, shard: ShardId) -> StoreFuture<'_, Repaired> {
         self.in_shard(shard, self.deployment.repair(shard))
+    }
+
+    fn repair_access(&self, remedy: AccessRemedy) -> StoreFuture<'_, bool> {
+        self.deployment.repair_access(remedy).boxed()
     }
 }
 

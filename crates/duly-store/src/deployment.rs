@@ -85,6 +85,25 @@ pub trait Deployment: Debug + Send + Sync {
     fn repair(&self, _shard: ShardId) -> StoreFuture<'_, Repaired> {
         Box::pin(async { Ok(Repaired::Nothing) })
     }
+
+    /// Decides which keys and tenants all nodes use after those of the store were rolled back as a whole.
+    /// Returns `false` if they include all changes that this node knows, and so nothing was done.
+    ///
+    /// # Errors
+    /// `Unavailable` if too few shards reply. Repeat the same call then.
+    fn repair_access(&self, _remedy: AccessRemedy) -> StoreFuture<'_, bool> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
+duly_core::named_enum! {
+    /// The remedy for keys and tenants that were rolled back, named as in calls.
+    pub enum AccessRemedy {
+        /// Writes back those that this node knows.
+        WriteBack = "write_back",
+        /// Accepts those in the store.
+        Accept = "accept",
+    }
 }
 
 /// The result of a repair.

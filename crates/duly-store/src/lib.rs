@@ -45,7 +45,7 @@ pub use claim::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, MemberId, Owner, Ready, ReadyCursor, ReadyLane,
 };
 pub use command::{Answer, Command, Operation, Outcome};
-pub use deployment::{Coordinators, Deployment, Repaired};
+pub use deployment::{AccessRemedy, Coordinators, Deployment, Repaired};
 pub use duly_core::refusal::{Limit, Refusal};
 pub use error::{Error, Result};
 pub use forecast::{Forecast, ForecastRequest};

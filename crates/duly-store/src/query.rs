@@ -305,6 +305,8 @@ pub struct Health {
     pub unavailable_shards: Vec<(ShardId, ShardFault)>,
     /// Number of times that a shard came back with older data, as this node noticed.
     pub rollbacks: u64,
+    /// `true`: the keys and tenants of the store lack changes that this node knows.
+    pub keys_rolled_back: bool,
     /// Pending timers in all namespaces.
     pub pending: u64,
     /// Firings in all namespaces that are due and not leased.

@@ -1,5 +1,6 @@
 //! `POST /v1/store/backup`: a copy of the running store in another directory.
-//! `POST /v1/store/repair`: lets shards of a store on Redis take calls again.
+//! `POST /v1/store/repair`: lets shards of a store on Redis take calls again, and decides which of its keys
+//! count after a rollback.
 //!
 //! Every caller may start a backup, and so have files written. Three rules bound this:
 //!
@@ -18,6 +19,7 @@ use std::{
 use axum::extract::State;
 use duly_api::cluster::{Backup, BackupMade, Repair, Repaired as RepairedShards};
 use duly_core::{Code, Invalid, Millis, error_code::Retry};
+use duly_store::AccessRemedy;
 use duly_store_embedded::{
     backup::{BackupError, BackupReport, MANIFEST},
     disk,
@@ -30,7 +32,10 @@ use super::{
     body::JsonBody,
     response::{self, HandlerResult},
 };
-use crate::{call, messages, repair::repair_shards};
+use crate::{
+    call, messages,
+    repair::{repair_keys, repair_shards},
+};
 
 /// Path of the backup. The copy may take longer than other requests.
 pub(super) const BACKUP: &str = "/v1/store/backup";
@@ -275,25 +280,47 @@ fn count(dir: &Path) -> io::Result<usize> {
     Ok(backups)
 }
 
-/// Accept that shards have lost data, so that they take calls again.
+/// Accept that shards have lost data, or decide which keys and tenants count after a rollback.
 ///
 /// An emptied shard gets its marker and the settings of namespaces from the other shards; its timers are
 /// lost. A shard that came back with older data is confirmed. Shards that take calls stay as they are.
+/// After all masters came back with older data, nodes that ran on know newer keys and tenants; `keys`
+/// decides which ones count.
 #[utoipa::path(
     post,
     path = "/v1/store/repair",
     tag = "service",
     request_body(content = Repair, content_type = "application/json"),
-    responses((status = 200, description = "The shards take calls.", body = RepairedShards))
+    responses((status = 200, description = "The shards take calls, and keys can be changed.", body = RepairedShards))
 )]
 pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> HandlerResult {
-    let wanted = body.parse::<Repair>().await?.shards;
+    let Repair { shards, keys } = body.parse().await?;
+    if shards.is_none() && keys.is_none() {
+        return Err(Invalid::new("body", "{}", "an object with shards or keys").into());
+    }
+    let remedy = keys.as_deref().map(remedy).transpose()?;
     let Some(deployment) = app.store.deployment() else {
         let detail = "there is nothing to repair here: this server keeps its timers in a directory \
                       of its own, which `duly store check` verifies";
         return Err(Problem::new(Code::PermissionDenied, detail));
     };
-    response::ok(&repair_shards(deployment, wanted).await?)
+    let mut repaired = repair_shards(deployment, shards.unwrap_or_default()).await?;
+    if let Some(remedy) = remedy {
+        repaired.keys = Some(repair_keys(deployment, remedy).await?.to_owned());
+        app.reread_keys().await;
+    }
+    response::ok(&repaired)
+}
+
+/// Reads the remedy for keys, which may give back rights that were revoked.
+fn remedy(name: &str) -> Result<AccessRemedy, Problem> {
+    if call::caller().key().is_some_and(|key| !key.is_admin()) {
+        let detail = "only a key with the role admin in all namespaces (*) can repair keys: revoked keys may \
+                      work again";
+        return Err(Problem::new(Code::PermissionDenied, detail));
+    }
+    let remedy = AccessRemedy::ALL.into_iter().find(|remedy| remedy.as_str() == name);
+    remedy.ok_or_else(|| Invalid::new("keys", name, AccessRemedy::NAMES.join(" or ")).into())
 }
 
 #[cfg(test)]

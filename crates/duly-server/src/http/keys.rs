@@ -314,6 +314,14 @@ impl App {
         Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
     }
 
+    /// Uses the keys that the store has now.
+    pub(super) async fn reread_keys(&self) {
+        let seen = self.auth.records().version;
+        if let Ok(Some(newer)) = self.store.read_access(seen).await {
+            self.auth.use_records(newer);
+        }
+    }
+
     /// Changes the keys in the store, and uses what the store has then, even if the caller does not wait for
     /// it. Returns `None` if another change came first.
     async fn change_access(
@@ -327,11 +335,7 @@ impl App {
             match &changed {
                 Ok(Some(records)) => app.auth.use_records(records.clone()),
                 // After an error in doubt the change may have been made.
-                Ok(None) | Err(_) => {
-                    if let Ok(Some(newer)) = app.store.read_access(seen).await {
-                        app.auth.use_records(newer);
-                    }
-                }
+                Ok(None) | Err(_) => app.reread_keys().await,
             }
             changed
         });

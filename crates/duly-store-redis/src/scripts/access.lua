@@ -2,8 +2,8 @@
 --
 -- KEYS  seq
 -- ARGV  1 state that the caller knows, or ''
--- reply now, state of this shard or '' (there never was a key), 'same' | 'changes' | 'all', then record id, record or
---       '' (removed)
+-- reply now, state of this shard or '' (there never was a key), 'same' | 'changes' | 'all', then state in the log or
+--       '', record id or '', record or '' (removed)
 expect_marker()
 local state = call('HGET', K .. 'marker', 'access') or ''
 if state == ARGV[1] then return { now_text, state, 'same' } end
@@ -14,20 +14,20 @@ for i = #log, 1, -1 do
     break
   end
 end
-if not known then
-  local out = call('HGETALL', K .. 'access')
-  table.insert(out, 1, 'all')
-  table.insert(out, 1, state)
-  table.insert(out, 1, now_text)
-  return out
+local out = { now_text, state, known and 'changes' or 'all' }
+local function add(made, id, record)
+  out[#out + 1], out[#out + 2], out[#out + 3] = made, id, record
 end
-local out, told = { now_text, state, 'changes' }, {}
-for i = known + 1, #log do
-  local id = match(log[i], '^[^%z]*%z(.*)$')
-  if id ~= '' and not told[id] then
-    told[id] = true
-    out[#out + 1] = id
-    out[#out + 1] = call('HGET', K .. 'access', id) or ''
+for i = (known or 0) + 1, #log do
+  local made, id = match(log[i], '^([^%z]*)%z(.*)$')
+  if not known or id == '' then
+    add(made, '', '')
+  else
+    add(made, id, call('HGET', K .. 'access', id) or '')
   end
+end
+if not known then
+  local all = call('HGETALL', K .. 'access')
+  for i = 1, #all, 2 do add('', all[i], all[i + 1]) end
 end
 return out

@@ -2,7 +2,8 @@
 --
 -- KEYS  seq
 -- ARGV  1 'changes' | 'all' (instead of what is there)  2 state that this shard must have, or ''  3 next state
---       4 format that builds must know from now on  then record id, record or '' (removed)
+--       4 format that builds must know from now on  then state for the log or '', record id or '', record or ''
+--       (removed)
 -- reply 'DONE' | 'OTHER', state of this shard
 expect_marker()
 local marker, records, log = K .. 'marker', K .. 'access', K .. 'access_log'
@@ -11,14 +12,12 @@ local LOGGED = 1000
 local state = call('HGET', marker, 'access') or ''
 if state ~= ARGV[2] then return unchanged('OTHER', state) end
 local has_deployment = call('EXISTS', K .. 'deployment') == 1
-if ARGV[1] == 'all' then
-  write('DEL', records, log)
-  write('RPUSH', log, ARGV[3] .. NUL)
-end
-for i = 5, #ARGV, 2 do
-  local id, record = ARGV[i], ARGV[i + 1]
-  if record == '' then write('HDEL', records, id) else write('HSET', records, id, record) end
-  if ARGV[1] == 'changes' then write('RPUSH', log, ARGV[3] .. NUL .. id) end
+if ARGV[1] == 'all' then write('DEL', records, log) end
+for i = 5, #ARGV, 3 do
+  local made, id, record = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if id ~= '' and record == '' then write('HDEL', records, id) end
+  if id ~= '' and record ~= '' then write('HSET', records, id, record) end
+  if made ~= '' then write('RPUSH', log, made .. NUL .. id) end
 end
 write('LTRIM', log, digits(-LOGGED), '-1')
 write('HSET', marker, 'access', ARGV[3], 'format', ARGV[4])

@@ -16,35 +16,38 @@ use crate::{
     server::{Server, list, tell},
 };
 
-const SHARDS: u16 = 16;
+pub(crate) const SHARDS: u16 = 16;
 
-fn key(digit: u8, actions: Actions) -> ApiKey {
+pub(crate) fn key(digit: u8, actions: Actions) -> ApiKey {
     let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
     let rights = (actions, vec![NamespacePattern::all()]);
     ApiKey::new(&presented, format!("key {digit}"), rights, (Timestamp::MIN, "offline".to_owned()))
 }
 
-fn put(digit: u8) -> AccessChange {
+pub(crate) fn put(digit: u8) -> AccessChange {
     let actions = if digit == 0 { Actions::all() } else { Role::Producer.actions() };
     AccessChange::Put(Box::new(key(digit, actions)))
 }
 
-fn delete(digit: u8) -> AccessChange {
+pub(crate) fn delete(digit: u8) -> AccessChange {
     AccessChange::Delete(KeyId::generate([digit; 10]))
 }
 
-async fn records(store: &RedisStore) -> Result<AccessRecords, Error> {
+pub(crate) async fn records(store: &RedisStore) -> Result<AccessRecords, Error> {
     Ok(store.read_access(u64::MAX).await?.expect("the version is another one"))
 }
 
 /// Returns the digits of the keys.
-async fn digits(store: &RedisStore) -> Result<BTreeSet<u8>, Error> {
+pub(crate) async fn digits(store: &RedisStore) -> Result<BTreeSet<u8>, Error> {
     let keys = records(store).await?.keys;
     Ok((0..32).filter(|digit| keys.contains_key(&KeyId::generate([*digit; 10]))).collect())
 }
 
 /// Makes a change on top of the newest one.
-async fn change(store: &RedisStore, change: AccessChange) -> Result<AccessRecords, Error> {
+pub(crate) async fn change(
+    store: &RedisStore,
+    change: AccessChange,
+) -> Result<AccessRecords, Error> {
     loop {
         let seen = records(store).await?.version;
         let changed = store.change_access(seen, change.clone(), ChangeOrigin::Call).await?;
@@ -55,7 +58,7 @@ async fn change(store: &RedisStore, change: AccessChange) -> Result<AccessRecord
 }
 
 /// Makes a change as soon as the store takes it.
-async fn changed(store: &RedisStore, wanted: AccessChange) {
+pub(crate) async fn changed(store: &RedisStore, wanted: AccessChange) {
     until("the keys are changed", async || change(store, wanted.clone()).await.ok()).await;
 }
 
@@ -66,7 +69,7 @@ fn states(server: &Server) -> BTreeSet<String> {
 }
 
 /// Waits until every shard has the same keys.
-async fn until_settled(store: &RedisStore, cluster: &Cluster) {
+pub(crate) async fn until_settled(store: &RedisStore, cluster: &Cluster) {
     until("all shards have the same keys", async || {
         store.poll().await;
         let all: BTreeSet<_> = cluster.masters.iter().flat_map(states).collect();
@@ -113,6 +116,8 @@ async fn keys_survive_the_loss_of_each_master_in_turn() {
         }
     }
     assert_eq!(digits(&store).await, Ok(BTreeSet::from([0, 1, 2, 3])));
+    let health = [&store, &other].map(Store::health);
+    assert!(health.iter().all(|health| !health.keys_rolled_back), "{health:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,7 @@ mod members;
 mod model;
 mod older;
 mod opening;
+mod rolled_back_keys;
 mod shards;
 
 use duly_redis_testkit::{cluster, server};

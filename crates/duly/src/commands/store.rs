@@ -57,15 +57,26 @@ enum Action {
         /// The directory, on the server's machine
         path: PathBuf,
     },
-    /// Return shards of a store on Redis to service, and accept the loss of their data
+    /// Accept that shards of a store on Redis lost data, or decide which keys count after a rollback
     ///
     /// A shard that was emptied gets its marker and the settings of namespaces from the other shards;
     /// its timers are gone. A shard that came back with older data is confirmed. Restore the Redis
     /// server from a backup first if you have one.
+    ///
+    /// After all masters came back with older data, running nodes know newer keys and tenants. They refuse
+    /// changes until an administrator decides at one of them with --keys.
     Repair {
         /// Numbers of the shards, as in the error
-        #[arg(long = "shard", value_name = "N,…", required = true, value_delimiter = ',')]
+        #[arg(
+            long = "shard",
+            value_name = "N,…",
+            required_unless_present = "keys",
+            value_delimiter = ','
+        )]
         shards: Vec<u16>,
+        /// Remedy for keys and tenants that were rolled back
+        #[arg(long, value_name = "REMEDY", conflicts_with = "config")]
+        keys: Option<Remedy>,
         /// The configuration file of a server: the shards are repaired in its store (store.url), also
         /// beside running servers. No server is called
         #[arg(long, value_name = "FILE")]
@@ -86,6 +97,14 @@ enum Action {
     },
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Remedy {
+    /// Write back those that the node knows: revoked keys stay revoked
+    WriteBack,
+    /// Accept those in the store: keys that were revoked or deleted since work again
+    Accept,
+}
+
 /// Runs the command.
 pub(crate) fn run(
     args: Args,
@@ -96,8 +115,10 @@ pub(crate) fn run(
     match args.action {
         Action::Check { data } => check(&data, printer),
         Action::Backup { path } => block_on(backup(&path, &session()?)),
-        Action::Repair { shards, config: None } => block_on(repair(shards, &session()?)),
-        Action::Repair { shards, config: Some(file) } => {
+        Action::Repair { shards, keys, config: None } => {
+            block_on(repair(shards, keys, &session()?))
+        }
+        Action::Repair { shards, config: Some(file), .. } => {
             let repaired = block_on(repair_in_store(shards, &file))?;
             let document = serde_json::to_string(&repaired).expect("messages are JSON");
             printer.document(&document, || Ok(format!("{}\n", outcomes(repaired))))
@@ -148,9 +169,13 @@ async fn backup(path: &Path, session: &Session) -> Outcome {
     session.print(call, made).await
 }
 
-async fn repair(shards: Vec<u16>, session: &Session) -> Outcome {
+async fn repair(shards: Vec<u16>, keys: Option<Remedy>, session: &Session) -> Outcome {
     let call = session.http.service(Method::POST, &["store", "repair"]);
-    let call = call.body(&Repair { shards }).waiting(TIME_LIMIT);
+    let keys = keys.map(|remedy| match remedy {
+        Remedy::WriteBack => "write_back".to_owned(),
+        Remedy::Accept => "accept".to_owned(),
+    });
+    let call = call.body(&Repair { shards: Some(shards), keys }).waiting(TIME_LIMIT);
     session.print(call, outcomes).await
 }
 
@@ -162,8 +187,14 @@ async fn repair_in_store(shards: Vec<u16>, file: &Path) -> Result<Repaired, Fail
 }
 
 /// Returns the results of a repair, one on each line.
-fn outcomes(Repaired { shards }: Repaired) -> String {
-    shards.iter().map(outcome).collect::<Vec<_>>().join("\n")
+fn outcomes(Repaired { shards, keys }: Repaired) -> String {
+    let keys = keys.map(|outcome| match outcome.as_str() {
+        "written_back" => "keys and tenants  written back as this node knew them".to_owned(),
+        "accepted" => "keys and tenants  accepted as the store had them".to_owned(),
+        _ => "keys and tenants  nothing to repair: this node knows none that the store lacks"
+            .to_owned(),
+    });
+    shards.iter().map(outcome).chain(keys).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the result of a shard's repair, on one line.
