@@ -83,7 +83,7 @@ impl Deployment {
     pub(super) async fn expect_settled(&self, poll: &AccessPoll, holders: &Holders) -> Result<()> {
         let (state, holder) = most(holders)?;
         let known = poll.settled.state;
-        let fault = RolledBack { found: state, known };
+        let fault = RolledBack { found: state, known: self.access.newest().state };
         let follows = if state == known {
             true
         } else if state.version < known.version || *self.access.rolled_back.lock() == Some(fault) {
@@ -110,7 +110,7 @@ impl Deployment {
         if self.access.rolled_back.lock().replace(fault) != Some(fault) {
             tracing::error!(
                 found = state.version,
-                known = known.version,
+                known = fault.known.version,
                 "keys and tenants in the store are older than those that this node knows; they cannot be \
                  changed until `duly store repair --keys`"
             );

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::access::{ApiKey, KeyId, Role};
-use duly_store::{AccessChange, AccessRemedy, Error, Store};
-use duly_store_redis::RedisStore;
+use duly_core::{
+    access::{ApiKey, KeyId, Role},
+    shard::ShardId,
+};
+use duly_store::{AccessChange, AccessRemedy, Error, Repaired, Store};
+use duly_store_redis::{OnRollback, RedisStore};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -12,7 +15,7 @@ use crate::{
     access::{SHARDS, change, changed, delete, digits, key, put, records, until_settled},
     calls::{open, options, until},
     cluster::Cluster,
-    server::Server,
+    server::{Server, list, tell},
 };
 
 /// Returns the change that revokes a key.
@@ -104,6 +107,42 @@ async fn revoked_keys_stay_refused_after_a_rollback_of_all_masters() {
         }
         assert_eq!(digits(&fresh).await, Ok(expected));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_shards_can_be_confirmed_before_the_keys_are_repaired() {
+    let (mut server, copy) = (Server::start(&[]), TempDir::new().expect("a folder"));
+    let mut wanted = options(&server.url(), SHARDS);
+    wanted.on_rollback = OnRollback::Pause;
+    let store = open(&wanted).await;
+    let deployment = store.deployment().expect("shared");
+    let shards: Vec<_> = (0..SHARDS).map(ShardId).collect();
+    for digit in [0, 1] {
+        changed(&store, put(digit)).await;
+    }
+    server.copy_data(copy.path());
+    changed(&store, delete(1)).await;
+    deployment.note_progress(shards.clone()).await.expect("noted");
+    server.kill();
+    server.restore_data(copy.path());
+    server.start_again();
+    for marker in list(server.port(), "KEYS duly:*:marker") {
+        tell(server.port(), &format!("HINCRBY {marker} progress -60000"));
+    }
+    until("all shards are held", async || {
+        deployment.note_progress(shards.clone()).await.expect("noted");
+        (store.health().unavailable_shards.len() == shards.len()).then_some(())
+    })
+    .await;
+    for shard in shards {
+        let repaired = deployment.repair(shard).await;
+        assert!(matches!(repaired, Ok(Repaired::Confirmed { .. })), "{shard:?}: {repaired:?}");
+    }
+    assert!(is_reported(&store).await);
+    expect_refused(&store).await;
+    assert!(repair(&store, AccessRemedy::WriteBack).await);
+    assert_eq!(digits(&store).await, Ok(BTreeSet::from([0])));
+    changed(&store, put(2)).await;
 }
 
 /// A node whose tasks run only during its calls.

@@ -9,6 +9,7 @@ mod lost_record;
 mod migration;
 mod nodes;
 mod outage;
+mod rolled_back_keys;
 mod secrets;
 mod unusable_master;
 mod waiting_for_store;

@@ -111,7 +111,8 @@ pub(super) fn calls(given: &CallInputs) -> Vec<Call> {
     calls.extend(keys());
     let service = ["/healthz", "/readyz", "/metrics", "/openapi.json"];
     calls.extend(service.map(|path| call("GET", path, Sent::Nothing)));
-    calls.push(call("POST", "/v1/store/repair", Sent::Document(json!({"shards": [0]}))));
+    let repair = json!({"shards": [0], "keys": "accept"});
+    calls.push(call("POST", "/v1/store/repair", Sent::Document(repair)));
     calls.push(call("POST", "/v1/store/backup", Sent::Document(json!({"path": given.backup}))));
     calls
 }

@@ -17,22 +17,22 @@ use crate::harness::{DEADLINE, Ran, Server, file_of, run, text};
 const REVOKED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The files of a test.
-struct Files(TempDir);
+pub(super) struct Files(TempDir);
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(TempDir::new().expect("a temporary directory"))
     }
 
     /// Writes a file, and returns its path.
-    fn keep(&self, name: &str, content: &str) -> String {
+    pub(super) fn keep(&self, name: &str, content: &str) -> String {
         let path: PathBuf = self.0.path().join(name);
         fs::write(&path, content).expect("written");
         text(&path).to_owned()
     }
 
     /// Creates an administrator in a store, without a server, and keeps the key.
-    fn administrator(&self, url: &str) -> String {
+    pub(super) fn administrator(&self, url: &str) -> String {
         let config = format!("[store]\nurl = {url:?}\nallow = [\"no_replicas\"]\n");
         let config = self.keep("duly.toml", &config);
         let created = run(&["key", "create", "ops", "--admin", "--config", &config]);
@@ -40,7 +40,7 @@ impl Files {
     }
 
     /// Creates a key at a node, and keeps it. Returns its path and its id.
-    fn key(&self, node: &Server, ops: &str, name: &str) -> (String, String) {
+    pub(super) fn key(&self, node: &Server, ops: &str, name: &str) -> (String, String) {
         let create =
             ["key", "create", name, "--allow", "producer,namespace", "--namespace", "orders"];
         let created = with(node, ops, &create).ok();
@@ -50,7 +50,7 @@ impl Files {
 }
 
 /// Runs a command at a node with the key in a file.
-fn with(node: &Server, key: &str, arguments: &[&str]) -> Ran {
+pub(super) fn with(node: &Server, key: &str, arguments: &[&str]) -> Ran {
     node.run(&[arguments, &["--key-file", key]].concat())
 }
 
@@ -58,13 +58,13 @@ fn with(node: &Server, key: &str, arguments: &[&str]) -> Ran {
 ///
 /// # Panics
 /// If it is refused for another reason than that it is not valid.
-fn is_admitted(node: &Server, key: &str) -> bool {
+pub(super) fn is_admitted(node: &Server, key: &str) -> bool {
     let ran = with(node, key, &["whoami"]);
     assert!(ran.code == Some(0) || ran.stderr.contains("unauthenticated"), "{ran:?}");
     ran.code == Some(0)
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !holds() {
         assert!(Instant::now() < deadline, "it never came that {what}");
