@@ -127,8 +127,9 @@ pub struct BackupMade {
 #[schema(as = RepairRequest)]
 pub struct Repair {
     /// Numbers of shards, from 0 on.
+    #[serde(default)]
     #[schema(max_items = 256)]
-    pub shards: Option<Vec<u16>>,
+    pub shards: Vec<u16>,
     /// Remedy for keys and tenants that were rolled back: `write_back` writes back those that the node of
     /// the call knows; `accept` accepts those in the store. The caller must be an administrator.
     pub keys: Option<String>,

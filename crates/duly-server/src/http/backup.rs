@@ -295,7 +295,7 @@ fn count(dir: &Path) -> io::Result<usize> {
 )]
 pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> HandlerResult {
     let Repair { shards, keys } = body.parse().await?;
-    if shards.is_none() && keys.is_none() {
+    if shards.is_empty() && keys.is_none() {
         return Err(Invalid::new("body", "{}", "an object with shards or keys").into());
     }
     let remedy = keys.as_deref().map(remedy).transpose()?;
@@ -304,7 +304,7 @@ pub(crate) async fn repair(State(app): State<App>, body: JsonBody) -> HandlerRes
                       of its own, which `duly store check` verifies";
         return Err(Problem::new(Code::PermissionDenied, detail));
     };
-    let mut repaired = repair_shards(deployment, shards.unwrap_or_default()).await?;
+    let mut repaired = repair_shards(deployment, shards).await?;
     if let Some(remedy) = remedy {
         repaired.keys = Some(repair_keys(deployment, remedy).await?.to_owned());
         app.reread_keys().await;

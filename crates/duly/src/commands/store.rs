@@ -175,7 +175,7 @@ async fn repair(shards: Vec<u16>, keys: Option<Remedy>, session: &Session) -> Ou
         Remedy::WriteBack => "write_back".to_owned(),
         Remedy::Accept => "accept".to_owned(),
     });
-    let call = call.body(&Repair { shards: Some(shards), keys }).waiting(TIME_LIMIT);
+    let call = call.body(&Repair { shards, keys }).waiting(TIME_LIMIT);
     session.print(call, outcomes).await
 }
 
