@@ -14,7 +14,7 @@ use std::{
 };
 
 use duly_core::{Millis, Timestamp, env::Clock, metric_names as names};
-use duly_store_embedded::backup::MANIFEST;
+use duly_store_embedded::backup::{MANIFEST, MANIFEST_COPY};
 use metrics::{counter, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 
@@ -112,12 +112,16 @@ fn prune(dir: &Path, keep: usize, now: Timestamp) -> Result<usize, String> {
     Ok(whole.len())
 }
 
-/// Removes a backup. Without its manifest it is none, so a removal that is interrupted leaves none that is cut.
+/// Removes a backup. Without both files of its manifest it is none, so a removal that is interrupted leaves none that
+/// is cut.
 fn remove(backup: &Path) -> io::Result<()> {
-    match fs::remove_file(backup.join(MANIFEST)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => fs::remove_dir_all(backup),
+    for name in [MANIFEST_COPY, MANIFEST] {
+        match fs::remove_file(backup.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
+    fs::remove_dir_all(backup)
 }
 
 /// The scheduled backups of a directory.

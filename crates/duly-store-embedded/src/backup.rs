@@ -41,6 +41,8 @@ pub use restore::restore;
 
 /// Name of the file that every whole backup has, and no other directory.
 pub const MANIFEST: &str = manifest::NAME;
+/// Name of its copy, which makes a directory a store too.
+pub const MANIFEST_COPY: &str = manifest::COPY;
 
 use copy::Copying;
 

@@ -93,6 +93,18 @@ fn the_newest_backups_and_those_of_operators_are_kept() {
     assert_eq!(made.load(Ordering::Relaxed), 2);
 }
 
+/// The copy of the manifest alone makes a directory a store.
+#[test]
+fn a_removal_that_is_interrupted_leaves_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join(MANIFEST_COPY);
+    fs::write(&copy, "").unwrap();
+    // A directory in place of the manifest interrupts the removal.
+    fs::create_dir(dir.path().join(MANIFEST)).unwrap();
+    remove(dir.path()).unwrap_err();
+    assert!(!copy.exists());
+}
+
 #[test]
 fn a_directory_that_cannot_be_read_is_named() {
     let dir = tempfile::tempdir().unwrap();
