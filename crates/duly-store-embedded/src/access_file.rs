@@ -12,7 +12,7 @@
 //!    refuse the directory, and a missing file admits no one.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
 //!    forgets that the directory was restored.
-//! 3. A start writes a damaged or missing file again from the other one. If both are damaged, the store opens and
+//! 3. A start writes a damaged, older or missing file again from the other one. If both are damaged, the store opens and
 //!    timers are delivered, but no caller is admitted: callers get the cause. An operator restores the files, or removes
 //!    both, and then all keys and tenants are gone.
 
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use crate::{
     disk::{self, Disk, Lock, RealDisk},
     format,
-    json_file::{self, JsonFile, JsonPair},
+    json_file::{self, JsonPair, Versioned},
     manifest::{self, Manifest},
     open::OpenError,
     shell::Progress,
@@ -38,10 +38,14 @@ pub(crate) const NAME: &str = "KEYS";
 pub(crate) const TEMPORARY: &str = "KEYS.tmp";
 /// Name of the copy.
 pub(crate) const COPY: &str = "KEYS.copy";
-const PAIR: JsonPair = JsonPair {
-    file: JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly keys 1 " },
-    copy: COPY,
-};
+const PAIR: JsonPair =
+    JsonPair { name: NAME, copy: COPY, temporary: TEMPORARY, magic: "duly keys 1 " };
+
+impl Versioned for AccessRecords {
+    fn version(&self) -> impl Ord + use<> {
+        self.version
+    }
+}
 
 /// The keys of an open store.
 #[derive(Debug)]
@@ -195,22 +199,14 @@ pub(crate) fn faults(
 ) -> disk::Result<(Vec<(&'static str, String)>, bool)> {
     let kept = PAIR.load::<AccessRecords>(disk)?;
     let is_missing = kept.value.is_none() && manifest.features & format::KEYS != 0;
-    let missing = is_missing.then(|| (NAME, "it is missing".to_owned()));
-    // Older builds keep no copy.
-    let of_older = |(name, what): &(&str, String)| *name == COPY && what == json_file::MISSING;
-    let faults = kept.faults.into_iter().filter(|fault| !of_older(fault));
-    Ok((faults.chain(missing).collect(), matches!(kept.value, Some(Ok(_)))))
+    let missing = is_missing.then(|| (NAME, json_file::MISSING.to_owned()));
+    let has_whole = matches!(kept.value, Some(Ok(_)));
+    Ok((kept.findings(COPY).chain(missing).collect(), has_whole))
 }
 
-/// Writes a damaged or missing file again from the other one, if it can.
+/// Writes a damaged, older or missing file again from the other one, if it can.
 fn heal(disk: &dyn Disk) {
-    let healed = PAIR.load::<AccessRecords>(disk).and_then(|kept| match kept.value {
-        Some(Ok(records)) if !kept.faults.is_empty() => {
-            PAIR.save(disk, &records).map(|_| kept.faults)
-        }
-        _ => Ok(Vec::new()),
-    });
-    match healed {
+    match PAIR.heal::<AccessRecords>(disk) {
         Ok(faults) => faults.into_iter().for_each(|(file, reason)| {
             tracing::warn!(file, %reason, "file of the keys written again; check the disk");
         }),
@@ -261,8 +257,13 @@ fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
         manifest.features |= format::KEYS;
         manifest.write(disk)?;
     }
-    // The copy may have a change that the file refused.
-    PAIR.save(disk, records).inspect_err(|_| heal(disk))?;
+    let before = load(disk).ok().flatten();
+    PAIR.save(disk, records).inspect_err(|_| {
+        // The copy may have a change that the file refused.
+        if let Some(before) = &before {
+            drop(PAIR.save(disk, before));
+        }
+    })?;
     Ok(())
 }
 

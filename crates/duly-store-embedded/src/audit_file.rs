@@ -1,17 +1,19 @@
 //! The file of the audit log: what administrators have done.
 //!
-//! Such calls are few. So the whole log, which is bounded, is written with each batch of entries. A backup does
-//! not contain it. A damaged file stops nothing: it is logged, and the log begins again.
+//! Such calls are few. So the whole log, which is bounded, is written with each batch of entries, twice
+//! (`json_file.rs`). A backup does not contain it. If both files are damaged nothing stops: it is logged, and the log
+//! begins again.
 
 use std::sync::Arc;
 
 use duly_core::{Millis, env::Clock};
 use duly_store::{AuditEntries, AuditEntry, AuditId, Error};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     disk::{self, Disk},
-    json_file::JsonFile,
+    json_file::{JsonPair, Versioned},
     shell::Progress,
 };
 
@@ -19,7 +21,22 @@ use crate::{
 pub(crate) const NAME: &str = "AUDIT";
 /// Name of the file until it is durable.
 pub(crate) const TEMPORARY: &str = "AUDIT.tmp";
-const FILE: JsonFile = JsonFile { name: NAME, temporary: TEMPORARY, magic: "duly audit 1 " };
+/// Name of the copy.
+pub(crate) const COPY: &str = "AUDIT.copy";
+const PAIR: JsonPair =
+    JsonPair { name: NAME, copy: COPY, temporary: TEMPORARY, magic: "duly audit 1 " };
+
+/// The lines of the log with their ids, the oldest first.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Lines(Vec<(String, String)>);
+
+/// The newest entry, and the number of entries: the clock may have stepped back.
+impl Versioned for Lines {
+    fn version(&self) -> impl Ord + use<> {
+        (self.0.last().map(|(id, _)| id.clone()), self.0.len())
+    }
+}
 
 /// The audit log of an open store.
 #[derive(Debug)]
@@ -41,9 +58,9 @@ impl AuditFile {
         progress: Arc<Progress>,
     ) -> disk::Result<Self> {
         let mut entries = AuditEntries::default();
-        match FILE.load::<Vec<(String, String)>>(disk.as_ref())? {
+        match PAIR.load::<Lines>(disk.as_ref())?.value {
             None => {}
-            Some(Ok(lines)) => {
+            Some(Ok(Lines(lines))) => {
                 let read = lines.into_iter().filter_map(|(id, line)| {
                     Some(AuditEntry { id: id.parse::<AuditId>().ok()?, line })
                 });
@@ -51,8 +68,14 @@ impl AuditFile {
             }
             Some(Err(damage)) => tracing::error!(
                 %damage,
-                "file AUDIT is damaged; the audit log in the store begins again"
+                "both files of the audit log are damaged; the audit log in the store begins again"
             ),
+        }
+        match PAIR.heal::<Lines>(disk.as_ref()) {
+            Ok(faults) => faults.into_iter().for_each(|(file, reason)| {
+                tracing::warn!(file, %reason, "file of the audit log written again; check the disk");
+            }),
+            Err(error) => tracing::warn!(%error, "the audit log could not be written twice"),
         }
         let (entries, changing) = (Mutex::new(entries), Mutex::new(()));
         Ok(Self { disk, clock, entries, changing, progress })
@@ -69,8 +92,8 @@ impl AuditFile {
         let _working = self.progress.working(&self.progress.audit);
         let mut next = self.entries.lock().clone();
         next.append(added, self.clock.now());
-        let lines: Vec<_> = next.iter().map(|entry| (entry.id.to_string(), entry.line)).collect();
-        FILE.save(self.disk.as_ref(), &lines).map_err(|error| Error::Unavailable {
+        let lines = next.iter().map(|entry| (entry.id.to_string(), entry.line)).collect();
+        PAIR.save(self.disk.as_ref(), &Lines(lines)).map_err(|error| Error::Unavailable {
             reason: format!("the audit log could not be written: {error}"),
             retry_after: Millis::from_secs(1),
         })?;
@@ -79,9 +102,11 @@ impl AuditFile {
     }
 }
 
-/// Returns the damage of the file, if there is any.
-pub(crate) fn damage(disk: &dyn Disk) -> disk::Result<Option<String>> {
-    Ok(FILE.load::<Vec<(String, String)>>(disk)?.and_then(Result::err))
+/// Returns the faults of the two files, and `true` if one of them is whole.
+pub(crate) fn faults(disk: &dyn Disk) -> disk::Result<(Vec<(&'static str, String)>, bool)> {
+    let kept = PAIR.load::<Lines>(disk)?;
+    let has_whole = matches!(kept.value, Some(Ok(_)));
+    Ok((kept.findings(COPY).collect(), has_whole))
 }
 
 #[cfg(test)]
@@ -97,7 +122,9 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_or_create(directory.path()).unwrap());
         let open = || {
             let disk = Arc::clone(&disk);
-            AuditFile::open(disk, Arc::new(SystemClock), Arc::default()).unwrap()
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+            let progress = Arc::new(Progress::new(Arc::clone(&clock)));
+            AuditFile::open(disk, clock, progress).unwrap()
         };
         let entry = |random| AuditEntry {
             id: AuditId::new(SystemClock.now(), random),
@@ -109,7 +136,14 @@ mod tests {
         let mut found = open().page(None, 10);
         found.sort_by_key(|entry| entry.id);
         assert_eq!(found, [first, second]);
-        std::fs::write(directory.path().join(NAME), "duly audit 1 00000000\n[]").unwrap();
+        let damage = |name| {
+            std::fs::write(directory.path().join(name), "duly audit 1 00000000\n[]").unwrap();
+        };
+        for name in [NAME, COPY] {
+            damage(name);
+            assert_eq!(open().page(None, 10).len(), 2, "{name}");
+        }
+        [NAME, COPY].into_iter().for_each(damage);
         assert!(open().page(None, 10).is_empty());
         open().append(vec![entry(3)]).unwrap();
         assert_eq!(open().page(None, 10).len(), 1);

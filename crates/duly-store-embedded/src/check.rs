@@ -167,9 +167,14 @@ impl Check<'_> {
         for (file, what) in faults {
             self.report.find(Finding { file: file.to_owned(), offset: 0, what, means });
         }
-        if let Some(what) = audit_file::damage(self.disk.as_ref())? {
-            let means = "the audit log in the store begins again; no timer needs it";
-            self.report.find(Finding { file: audit_file::NAME.to_owned(), offset: 0, what, means });
+        let (faults, has_whole) = audit_file::faults(self.disk.as_ref())?;
+        let means = if has_whole {
+            "the other file of the audit log is whole: nothing is lost, and the next start writes both; check the disk"
+        } else {
+            "the audit log in the store begins again; no timer needs it"
+        };
+        for (file, what) in faults {
+            self.report.find(Finding { file: file.to_owned(), offset: 0, what, means });
         }
         Ok(())
     }

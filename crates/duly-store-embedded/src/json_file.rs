@@ -6,20 +6,20 @@
 //! <spaces up to the end of the file>
 //! ```
 //!
-//! * A [`JsonFile`] alone is written under another name, and renamed when it is durable.
-//! * A [`JsonPair`] is kept twice, so one damaged file loses nothing. Rules:
-//!   1. Each file has room to grow. While the JSON fits into a file, a change is written in place and needs no free block
-//!      and no free inode: a key can be revoked on a full disk (unless the file system copies on write). Otherwise the file
-//!      is replaced by a larger one.
-//!   2. The copy is written and synced first, or the file if it is damaged. So one of the two is whole at every moment. A
-//!      change counts once the file itself has it.
-//!   3. Of two whole files the file counts, not its copy. So an operator replaces a file, and an older build, which keeps
-//!      no copy, changes the file alone.
+//! Each file is kept twice, so one damaged file loses nothing. Rules:
+//!
+//! 1. Each file has room to grow. While the JSON fits into a file, a change is written in place and needs no free block
+//!    and no free inode: a key can be revoked on a full disk (unless the file system copies on write). Otherwise the
+//!    file is replaced by a larger one.
+//! 2. The copy is written and synced first, or the file if it is damaged or older. So one of the two is whole and new at
+//!    every moment.
+//! 3. Of two whole files the one with the later version counts, so a file that was put back from an earlier time undoes
+//!    nothing. Of two with one version the file counts, not its copy. An older build, which keeps no copy, changes the
+//!    file alone.
 
-use serde::{
-    Serialize,
-    de::{DeserializeOwned, IgnoredAny},
-};
+use std::cmp::Ordering;
+
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::disk::{self, Disk};
 
@@ -32,15 +32,10 @@ pub(crate) const MISSING: &str = "it is missing";
 /// Most bytes of a file.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// A kind of file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct JsonFile {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// Its name until it is durable.
-    pub(crate) temporary: &'static str,
-    /// Begins the file.
-    pub(crate) magic: &'static str,
+/// A value that is kept twice.
+pub(crate) trait Versioned {
+    /// Returns a version that grows with each change.
+    fn version(&self) -> impl Ord + use<Self>;
 }
 
 /// A file of a pair: the value with its JSON, or the damage.
@@ -49,9 +44,14 @@ type Side<T> = Result<(T, Vec<u8>), String>;
 /// A kind of file that is kept twice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JsonPair {
-    pub(crate) file: JsonFile,
+    /// The name of the file.
+    pub(crate) name: &'static str,
     /// The name of the copy.
     pub(crate) copy: &'static str,
+    /// The name of either until it is durable.
+    pub(crate) temporary: &'static str,
+    /// Begins both files.
+    pub(crate) magic: &'static str,
 }
 
 /// The content of a pair.
@@ -63,23 +63,20 @@ pub(crate) struct Kept<T> {
     pub(crate) faults: Vec<(&'static str, String)>,
 }
 
-impl JsonFile {
-    /// Reads the file; `None` if there is none. The inner error is the damage.
-    pub(crate) fn load<T: DeserializeOwned>(
+impl<T> Kept<T> {
+    /// Returns the faults for a report. Older builds keep no copy, so a missing one is not a fault.
+    pub(crate) fn findings(
         self,
-        disk: &dyn Disk,
-    ) -> disk::Result<Option<Result<T, String>>> {
-        let bytes = read(disk, self.name)?;
-        Ok(bytes.map(|bytes| self.decode(&bytes)))
+        copy: &'static str,
+    ) -> impl Iterator<Item = (&'static str, String)> {
+        let is_of_older = move |(name, what): &(&str, String)| *name == copy && what == MISSING;
+        self.faults.into_iter().filter(move |fault| !is_of_older(fault))
     }
+}
 
-    /// Writes the file, durably.
-    pub(crate) fn save<T: Serialize>(self, disk: &dyn Disk, value: &T) -> disk::Result<()> {
-        disk::replace(disk, [self.temporary, self.name], &self.encode(value, 0))
-    }
-
+impl JsonPair {
     /// Returns a file of at least `length` bytes.
-    fn encode<T: Serialize>(self, value: &T, length: usize) -> Vec<u8> {
+    pub(crate) fn encode<T: Serialize>(self, value: &T, length: usize) -> Vec<u8> {
         let mut json = serde_json::to_vec_pretty(value).expect("text and numbers are JSON");
         let rest = length.saturating_sub(self.magic.len() + SUM_BYTES);
         json.resize(json.len().max(rest), b' ');
@@ -98,19 +95,28 @@ impl JsonFile {
         }
         serde_json::from_slice(json).map_err(|error| error.to_string())
     }
-}
 
-impl JsonPair {
     /// Reads the file and its copy.
-    pub(crate) fn load<T: DeserializeOwned>(self, disk: &dyn Disk) -> disk::Result<Kept<T>> {
-        let [of_file, of_copy] = [self.side(disk, self.file.name)?, self.side(disk, self.copy)?];
+    pub(crate) fn load<T: DeserializeOwned + Versioned>(
+        self,
+        disk: &dyn Disk,
+    ) -> disk::Result<Kept<T>> {
+        let [of_file, of_copy] = [self.side::<T>(disk, self.name)?, self.side(disk, self.copy)?];
         let missing = || MISSING.to_owned();
-        let (file, copy) = (self.file.name, self.copy);
+        let (file, copy) = (self.name, self.copy);
         let kept = match (of_file, of_copy) {
-            (Some(Ok((value, file_json))), Some(Ok((_, copy_json)))) => {
-                let differs = file_json != copy_json;
-                let faults = differs.then(|| (copy, format!("it has not the content of {file}")));
-                Kept { value: Some(Ok(value)), faults: faults.into_iter().collect() }
+            (Some(Ok((of_file, file_json))), Some(Ok((of_copy, copy_json)))) => {
+                let older = |other| format!("it is older than {other}");
+                let order = of_file.version().cmp(&of_copy.version());
+                let (value, fault) = match order {
+                    Ordering::Less => (of_copy, Some((file, older(copy)))),
+                    Ordering::Greater => (of_file, Some((copy, older(file)))),
+                    Ordering::Equal if file_json == copy_json => (of_file, None),
+                    Ordering::Equal => {
+                        (of_file, Some((copy, format!("it has not the content of {file}"))))
+                    }
+                };
+                Kept { value: Some(Ok(value)), faults: fault.into_iter().collect() }
             }
             (Some(Ok((value, _))), Some(Err(what))) => {
                 Kept { value: Some(Ok(value)), faults: vec![(copy, what)] }
@@ -141,9 +147,9 @@ impl JsonPair {
     ) -> disk::Result<Option<Side<T>>> {
         match read(disk, name) {
             Ok(bytes) => Ok(bytes.map(|bytes| {
-                let value = self.file.decode(&bytes)?;
+                let value = self.decode(&bytes)?;
                 // The files may have different room.
-                let json = bytes[self.file.magic.len() + SUM_BYTES..].trim_ascii_end();
+                let json = bytes[self.magic.len() + SUM_BYTES..].trim_ascii_end();
                 Ok((value, json.to_vec()))
             })),
             Err(error @ (disk::Error::Io { .. } | disk::Error::NotPlain { .. })) => {
@@ -153,25 +159,42 @@ impl JsonPair {
         }
     }
 
+    /// Writes a damaged, older or missing file again from the other one, if it can. Returns these files.
+    pub(crate) fn heal<T: Serialize + DeserializeOwned + Versioned>(
+        self,
+        disk: &dyn Disk,
+    ) -> disk::Result<Vec<(&'static str, String)>> {
+        match self.load::<T>(disk)? {
+            Kept { value: Some(Ok(value)), faults } if !faults.is_empty() => {
+                self.save(disk, &value).map(|_| faults)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Writes both files, durably. Returns the bytes of both.
-    pub(crate) fn save<T: Serialize>(self, disk: &dyn Disk, value: &T) -> disk::Result<u64> {
-        let needed = self.file.encode(value, 0).len();
+    pub(crate) fn save<T: Serialize + DeserializeOwned + Versioned>(
+        self,
+        disk: &dyn Disk,
+        value: &T,
+    ) -> disk::Result<u64> {
+        let needed = self.encode(value, 0).len();
         let with_room = (needed + ROOM / 4).next_multiple_of(ROOM);
-        let is_whole = matches!(self.side::<IgnoredAny>(disk, self.file.name)?, Some(Ok(_)));
-        // The damaged one first: until it is durable, the other one is the only whole file.
-        let order =
-            if is_whole { [self.copy, self.file.name] } else { [self.file.name, self.copy] };
+        let faults = self.load::<T>(disk)?.faults;
+        let is_fit = !faults.iter().any(|(name, _)| *name == self.name);
+        // The damaged or older one first: until it is durable, the other one is the only one that counts.
+        let order = if is_fit { [self.copy, self.name] } else { [self.name, self.copy] };
         let mut written = 0;
         for name in order {
             let length = length(disk, name)?;
             if needed <= length {
                 let file = disk.open(name)?;
-                file.write_at(0, &self.file.encode(value, length))?;
+                file.write_at(0, &self.encode(value, length))?;
                 file.sync_all()?;
                 written += length;
             } else {
-                let bytes = self.file.encode(value, with_room);
-                disk::replace(disk, [self.file.temporary, name], &bytes)?;
+                let bytes = self.encode(value, with_room);
+                disk::replace(disk, [self.temporary, name], &bytes)?;
                 written += with_room;
             }
         }

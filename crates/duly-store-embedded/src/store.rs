@@ -96,7 +96,7 @@ impl EmbeddedStore {
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
-        let work = Arc::default();
+        let work = Arc::new(shell::Progress::new(Arc::clone(&clock)));
         let (engine, report, access, audit) = open_engine(&disk, options, clock, progress, &work)?;
         let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
@@ -122,8 +122,9 @@ impl EmbeddedStore {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
+        let work = Arc::new(shell::Progress::new(Arc::clone(&clock)));
         let (engine, report, access, audit) =
-            open_engine(&disk, options, clock, &mut |_| {}, &Arc::default())?;
+            open_engine(&disk, options, clock, &mut |_| {}, &work)?;
         let terminal = engine.terminal();
         let engine = Arc::new(Mutex::new(engine));
         Ok(Self {

@@ -254,6 +254,7 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         access_file::COPY,
         access_file::TEMPORARY,
         audit_file::NAME,
+        audit_file::COPY,
         audit_file::TEMPORARY,
         journal::DIR,
         sorted_runs::FILES.dir,

@@ -366,7 +366,8 @@ impl Listing {
             ListSource::Tombstones => Known::Ended(key, entry.location()),
             ListSource::DeadLetters => Known::Dead(entry.location()),
         };
-        // A damaged timer is quarantined when it is claimed. A list leaves it out.
+        // A damaged timer is quarantined when it is claimed, and a damaged dead letter stays until it is purged. A list
+        // leaves both out.
         match engine.view(&self.request.namespace, known) {
             Ok(view) => Ok(view),
             Err(ReadError::Disk(error)) => {
@@ -375,6 +376,8 @@ impl Listing {
             Err(error) => {
                 if self.source == ListSource::Tombstones {
                     self.damaged.push((key, error));
+                } else {
+                    tracing::error!(%error, "record is damaged or missing; a list leaves it out");
                 }
                 Ok(None)
             }

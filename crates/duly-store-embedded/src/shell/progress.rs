@@ -3,9 +3,14 @@
 //! tells of work that takes too long.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
+
+use duly_core::env::Clock;
 
 /// Time after which a step of the engine or a sync hangs.
 const STALLED_AFTER: Duration = Duration::from_secs(5);
@@ -15,7 +20,7 @@ const BACKGROUND_STALLED_AFTER: Duration = Duration::from_secs(120);
 /// The progress of all threads.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    created_at: Instant,
+    clock: Arc<dyn Clock>,
     /// Steps of the engine.
     pub(super) engine: Work,
     /// Syncs of the journal.
@@ -28,8 +33,8 @@ pub(crate) struct Progress {
     pub(crate) audit: Work,
 }
 
-/// The work of a thread: milliseconds since the creation of the store at which the present piece began, plus one; 0
-/// between two pieces.
+/// The work of a thread: milliseconds of the boot-time clock at which the present piece began, plus one; 0 between two
+/// pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Work(AtomicU64);
 
@@ -41,10 +46,11 @@ impl Drop for WorkGuard<'_> {
     }
 }
 
-impl Default for Progress {
-    fn default() -> Self {
+impl Progress {
+    /// Makes the progress of threads that do nothing yet.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            created_at: Instant::now(),
+            clock,
             engine: Work::default(),
             sync: Work::default(),
             background: Work::default(),
@@ -52,11 +58,9 @@ impl Default for Progress {
             audit: Work::default(),
         }
     }
-}
 
-impl Progress {
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.created_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.clock.boot().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Notes that a thread begins a piece of work.
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn work_that_has_ended_or_is_short_does_not_hang() {
-        let progress = Progress::default();
+        let progress = Progress::new(Arc::new(crate::SystemClock));
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
         let guard = progress.working(&progress.sync);
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), Some(0));
