@@ -6,7 +6,7 @@ use crate::process::{self, Outcome};
 use crate::steps::Steps;
 
 /// A step: the arguments of `cargo`, and the reason for it.
-const STEPS: [(&[&str], &str); 10] = [
+const STEPS: [(&[&str], &str); 11] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
     (
         &["clippy", "-p", "duly", "--no-default-features", "--locked", "--", "-D", "warnings"],
@@ -27,6 +27,10 @@ const STEPS: [(&[&str], &str); 10] = [
     (
         &["test", "-p", "duly", "--test", "it", "unusable_master"],
         "every master with every fault, and with replicas",
+    ),
+    (
+        &["test", "-p", "duly-store-embedded", "--test", "it", "every_file"],
+        "every fault of every file of a data directory and of a backup",
     ),
     (&["xtask", "test", "--valkey"], "in CI those that can differ from Redis"),
     (&["xtask", "planted"], "each bug compiles the store again"),

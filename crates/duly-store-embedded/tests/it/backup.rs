@@ -46,7 +46,12 @@ pub(crate) fn opened(path: &Path, clock: &ManualClock, seed: u64) -> EmbeddedSto
 
 /// Makes a store with a little of everything.
 pub(crate) fn worked(disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore {
-    let store = open(Shell::Inline, disk, clock, busy(1)).expect("it opens");
+    worked_by(Shell::Inline, disk, clock)
+}
+
+/// Makes a store with a little of everything, by either shell.
+pub(crate) fn worked_by(shell: Shell, disk: Arc<dyn Disk>, clock: &ManualClock) -> EmbeddedStore {
+    let store = open(shell, disk, clock, busy(1)).expect("it opens");
     let mut tokens = Tokens::new();
     for line in script() {
         match line {

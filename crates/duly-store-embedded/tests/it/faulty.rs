@@ -15,9 +15,9 @@ use std::{
 };
 
 use duly_store_embedded::disk::{
-    Disk, Error, Fault, File, Lock, Operation, Punched, SimDisk, Space,
+    Disk, Error, Fault, File, LOCK_NAME, Lock, Operation, Punched, SimDisk, Space,
 };
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// The fault of an operation, instead of its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,41 @@ pub(crate) enum FaultKind {
     Panics,
     /// Wrong bytes; for reads only.
     Garbled,
-    /// No error: the operation takes [`HANG`].
+    /// No error: the operation lasts until [`FaultyDisk::release`].
     Hangs,
 }
 
-/// Time that an operation hangs.
-pub(crate) const HANG: Duration = Duration::from_secs(8);
+/// Longest wait for an operation that is to hang, and longest hang, so that a failed test ends.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An operation on a kind of file, and the thread that makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) operation: Operation,
+    pub(crate) kind: String,
+    /// The name of a thread of the store; [`CALLER`] for every other one.
+    pub(crate) thread: String,
+}
+
+/// A thread that calls the store.
+pub(crate) const CALLER: &str = "caller";
+
+impl Place {
+    fn of(operation: Operation, name: &str) -> Self {
+        let thread = thread::current();
+        let thread = thread.name().filter(|name| name.starts_with("duly-")).unwrap_or(CALLER);
+        Self { operation, kind: kind_of(name), thread: thread.to_owned() }
+    }
+}
+
+/// Operations that hang.
+#[derive(Debug, Default)]
+struct Hangs {
+    /// The operation that hangs when it comes.
+    plan: Option<Place>,
+    has_begun: bool,
+    is_released: bool,
+}
 
 impl FaultKind {
     fn error(self, operation: Operation, name: &str) -> Error {
@@ -91,6 +120,21 @@ pub(crate) struct FaultyDisk {
     nth: Arc<Mutex<Nth>>,
     read_bytes: Arc<AtomicU64>,
     has_holes: bool,
+    seen: Arc<Mutex<Vec<Place>>>,
+    hangs: Arc<(Mutex<Hangs>, Condvar)>,
+}
+
+/// Returns the kind of a file: its name with `N` for each number.
+pub(crate) fn kind_of(name: &str) -> String {
+    let mut kind = String::new();
+    for letter in name.chars() {
+        match letter {
+            '0'..='9' if kind.ends_with('N') => {}
+            '0'..='9' => kind.push('N'),
+            other => kind.push(other),
+        }
+    }
+    kind
 }
 
 impl FaultyDisk {
@@ -101,7 +145,37 @@ impl FaultyDisk {
             nth: Arc::default(),
             read_bytes: Arc::default(),
             has_holes: true,
+            seen: Arc::default(),
+            hangs: Arc::default(),
         }
+    }
+
+    /// Returns every operation since the last call.
+    pub(crate) fn take_seen(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.seen.lock())
+    }
+
+    /// Makes the next operation at this place hang.
+    pub(crate) fn hang(&self, place: &Place) {
+        self.hangs.0.lock().plan = Some(place.clone());
+    }
+
+    /// Returns `true` if an operation has begun to hang.
+    pub(crate) fn hangs(&self) -> bool {
+        self.hangs.0.lock().has_begun
+    }
+
+    /// Ends the hang.
+    pub(crate) fn release(&self) {
+        self.hangs.0.lock().is_released = true;
+        self.hangs.1.notify_all();
+    }
+
+    fn stay(&self) {
+        let (hangs, released) = &*self.hangs;
+        let mut hangs = hangs.lock();
+        hangs.has_begun = true;
+        released.wait_while_for(&mut hangs, |hangs| !hangs.is_released, PATIENCE);
     }
 
     /// Makes a disk that reports that it does not support holes.
@@ -171,7 +245,7 @@ impl FaultyDisk {
         match self.fault(operation, name) {
             None => Ok(()),
             Some(FaultKind::Hangs) => {
-                thread::sleep(HANG);
+                self.stay();
                 Ok(())
             }
             Some(fault_kind) => Err(fault_kind.error(operation, name)),
@@ -180,6 +254,15 @@ impl FaultyDisk {
 
     /// Returns the fault of this operation, if a rule applies.
     fn fault(&self, operation: Operation, name: &str) -> Option<FaultKind> {
+        let place = Place::of(operation, name);
+        if self.hangs.0.lock().plan.take_if(|plan| *plan == place).is_some() {
+            return Some(FaultKind::Hangs);
+        }
+        let mut seen = self.seen.lock();
+        if !seen.contains(&place) {
+            seen.push(place);
+        }
+        drop(seen);
         if let Some(fault_kind) = self.nth_fault(operation, name) {
             return Some(fault_kind);
         }
@@ -261,6 +344,7 @@ impl Disk for FaultyDisk {
     }
 
     fn lock(&self) -> Result<Lock, Error> {
+        self.check(Operation::Lock, LOCK_NAME)?;
         self.sim.lock()
     }
 
@@ -279,7 +363,7 @@ impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let mut fault = self.disk.fault(Operation::Read, self.name());
         if fault == Some(FaultKind::Hangs) {
-            thread::sleep(HANG);
+            self.disk.stay();
             fault = None;
         }
         if let Some(fault_kind) = fault.filter(|fault_kind| *fault_kind != FaultKind::Garbled) {
@@ -320,6 +404,20 @@ impl File for FaultyFile {
     fn set_len(&self, len: u64) -> Result<(), Error> {
         self.disk.check(Operation::SetLength, self.name())?;
         self.file.set_len(len)
+    }
+
+    fn reserve(&self, len: u64) -> Result<(), Error> {
+        self.disk.check(Operation::SetLength, self.name())?;
+        self.file.reserve(len)
+    }
+
+    fn write_back(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if let Err(error) = self.disk.check(Operation::WriteBack, self.name()) {
+            self.disk.sim.plan(Fault::ErrorAtWriteBack(1));
+            self.file.write_back(offset, len).expect_err("it was planned");
+            return Err(error);
+        }
+        self.file.write_back(offset, len)
     }
 
     fn punch_hole(&self, offset: u64, len: u64) -> Result<Punched, Error> {

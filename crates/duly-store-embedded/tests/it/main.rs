@@ -28,6 +28,7 @@ mod downtime;
 mod ended;
 mod enospc;
 mod every_error;
+mod every_file;
 mod failed_disk;
 mod faulty;
 mod forecasts;
