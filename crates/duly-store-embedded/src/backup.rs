@@ -30,7 +30,7 @@ use crate::{
     engine::backup::BackupPlan,
     journal,
     manifest::{self, Manifest},
-    open::OpenError,
+    open::{OpenError, Tail},
     sorted_runs,
 };
 
@@ -263,15 +263,17 @@ pub(crate) fn copy(
         let manifest = Manifest::read(source.as_ref())?;
         let manifest = manifest.ok_or_else(|| OpenError::NoStore(source.describe()))?;
         let (files, bytes, copied_bytes) = copying.end();
-        publish(disk, &manifest)?;
+        publish(disk, &manifest, Tail::Closed)?;
         let path = target.path.clone();
         Ok(BackupReport { path, files, bytes, copied_bytes, lsn: Some(*lsn) })
     })
 }
 
-/// Makes all files durable, and then writes the manifest, which makes them a store.
-fn publish(disk: &RealDisk, manifest: &Manifest) -> Result<(), BackupError> {
-    disk.create(manifest::RESTORED)?.sync_all()?;
+/// Makes all files durable, and then writes the manifest, which makes them a store. `tail` is the end of the journal.
+fn publish(disk: &RealDisk, manifest: &Manifest, tail: Tail) -> Result<(), BackupError> {
+    let mark: &[u8] = if tail == Tail::Closed { b"" } else { b"without a closing frame\n" };
+    let file = disk.create(manifest::RESTORED)?;
+    file.write_at(0, mark).and_then(|()| file.sync_all())?;
     for dir in DIRS.into_iter().chain([""]) {
         disk.sync_dir(dir)?;
     }

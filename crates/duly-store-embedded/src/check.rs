@@ -70,30 +70,33 @@ pub fn check_disk(
         }
         Err(error) => return Err(error),
     };
-    report.is_backup = disk.list("")?.iter().any(|name| name == manifest::RESTORED);
-    check_files(disk, manifest, report, clock, progress)
+    let restored = manifest::restored_tail(disk.as_ref())?;
+    check_files(disk, (manifest, restored), report, clock, progress)
 }
 
-/// Checks the files of a copy that has no manifest of its own yet.
+/// Checks the files of a copy that has no manifest of its own yet. `restored` is the end of the journal if its source is
+/// a backup.
 pub(crate) fn check_copy(
     disk: Arc<dyn Disk>,
     manifest: Manifest,
-    is_backup: bool,
+    restored: Option<Tail>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
-    let report = Report { location: disk.describe(), is_backup, ..Report::default() };
-    check_files(disk, manifest, report, Arc::new(SystemClock), progress)
+    let report = Report { location: disk.describe(), ..Report::default() };
+    check_files(disk, (manifest, restored), report, Arc::new(SystemClock), progress)
 }
 
 fn check_files(
     disk: Arc<dyn Disk>,
-    manifest: Manifest,
+    (manifest, restored): (Manifest, Option<Tail>),
     mut report: Report,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, OpenError> {
     (report.format, report.epoch) = (manifest.version, manifest.epoch);
-    let mut check = Check { disk, manifest, state: None, report, progress, done: 0, total: 0 };
+    report.is_backup = restored.is_some();
+    let mut check =
+        Check { disk, manifest, restored, state: None, report, progress, done: 0, total: 0 };
     check.checkpoints()?;
     check.load(clock)?;
     check.data_files()?;
@@ -108,6 +111,8 @@ fn check_files(
 struct Check<'a> {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
+    /// The end that the journal must have; `None` if the directory is no backup.
+    restored: Option<Tail>,
     /// `None` if the state cannot be loaded.
     state: Option<StateAtRest>,
     report: Report,
@@ -183,7 +188,7 @@ impl Check<'_> {
     fn end_of_backup(&mut self) {
         let has_frame = self.manifest.features & format::CLOSING_FRAMES != 0;
         let is_cut = has_frame && self.state.is_some() && self.report.tail != Tail::Closed;
-        if self.report.is_backup && is_cut {
+        if self.restored == Some(Tail::Closed) && is_cut {
             let what = "its journal lacks the closing frame that a backup ends with".to_owned();
             let means = "the last changes are missing: use another backup";
             self.report.find(Finding { file: "journal".to_owned(), offset: 0, what, means });

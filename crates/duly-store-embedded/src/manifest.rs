@@ -32,7 +32,7 @@ use crate::{
         frame,
     },
     journal, numbered,
-    open::{OpenError, Result},
+    open::{OpenError, Result, Tail},
     sorted_runs,
 };
 
@@ -45,7 +45,7 @@ pub(crate) const NAME: &str = "MANIFEST";
 /// Name of its copy.
 pub(crate) const COPY: &str = "MANIFEST.copy";
 /// A file that marks a directory as restored from a backup. The next start pauses every namespace,
-/// durably, and removes the file.
+/// durably, and removes the file. It is empty if the journal ends with a closing frame.
 pub(crate) const RESTORED: &str = "RESTORED";
 const TEMPORARY: &str = "MANIFEST.tmp";
 const MAGIC: &[u8; 8] = b"DULYMAN\n";
@@ -73,6 +73,17 @@ fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
         }
     }
     Ok(None)
+}
+
+/// Returns the end of the journal of a backup, or of a directory that was restored and not started since; `None` for
+/// any other directory.
+pub(crate) fn restored_tail(disk: &dyn Disk) -> disk::Result<Option<Tail>> {
+    match disk.open(RESTORED).and_then(|file| file.is_empty()) {
+        Ok(true) => Ok(Some(Tail::Closed)),
+        Ok(false) => Ok(Some(Tail::Open)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The reason that one of the two files does not count.

@@ -50,13 +50,14 @@ pub fn restore(
         copying.copy_keys()?;
         let (files, bytes, copied_bytes) = copying.end();
         let copy = Arc::new(RealDisk::open_existing(to)?);
-        let is_backup = source.list("")?.iter().any(|name| name == manifest::RESTORED);
-        let report = check::check_copy(copy, manifest, is_backup, progress)?;
+        let restored = manifest::restored_tail(&source)?;
+        let report = check::check_copy(copy, manifest, restored, progress)?;
         if let Some(what) = damage(&report) {
             return Err(BackupError::Damaged { path: from.to_owned(), what });
         }
         manifest.begin_epoch();
-        publish(disk, &manifest)?;
+        // A data directory that a kill has left is no backup, and has no closing frame.
+        publish(disk, &manifest, restored.unwrap_or(report.tail))?;
         Ok(BackupReport { path: to.to_owned(), files, bytes, copied_bytes, lsn: None })
     })
 }
