@@ -99,6 +99,7 @@ pub struct Key {
 /// A key with its secret, which is shown only once. `Debug` does not show it.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = CreatedKey)]
 pub struct NewKey {
     /// The text that a caller sends after `Bearer`. It cannot be shown again. Absent if the key has a
     /// subject.
@@ -116,6 +117,7 @@ impl fmt::Debug for NewKey {
 /// A page of keys, in the order of their ids.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KeyPage)]
 pub struct ListKeysResponse {
     /// The keys.
     pub keys: Vec<Key>,
@@ -301,6 +303,7 @@ impl Tenant {
 /// A page of tenants, in the order of their names.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TenantPage)]
 pub struct ListTenantsResponse {
     /// The tenants.
     pub tenants: Vec<Tenant>,
@@ -341,6 +344,7 @@ pub struct AuditRecord {
 /// A page of the audit log, the newest first.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditPage)]
 pub struct ListAuditResponse {
     /// The records.
     pub records: Vec<AuditRecord>,

@@ -52,7 +52,9 @@ pub struct Node {
     #[prost(string, tag = "2")]
     pub member_id: String,
     /// `true`: it is the node that responds.
+    // A generated Go constructor has a variable `this`, and a parameter for each required field.
     #[prost(bool, tag = "3")]
+    #[schema(required = false)]
     pub this: bool,
     /// `active`; `joining`: no majority of the coordinator shards has its heartbeat, so it begins
     /// nothing; or `leaving`: it begins nothing any more.

@@ -2,9 +2,10 @@
 
 /// Gives a type its two forms: text or a number in JSON, the bytes of `$message` in protobuf.
 ///
-/// `$inner` returns the message; `$allowed` describes the allowed JSON.
+/// `$inner` returns the message; `$allowed` describes the allowed JSON. `$schema_name` is no
+/// name of a class that generated clients import, as `Time` and `Duration` are.
 macro_rules! dual_form {
-    ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path) => {
+    ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path, $schema_name:literal) => {
         impl $name {
             /// Returns the value of a query parameter: a number, or text.
             pub fn of_query(text: &str) -> Self {
@@ -101,6 +102,10 @@ macro_rules! dual_form {
             }
         }
 
-        impl utoipa::ToSchema for $name {}
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                $schema_name.into()
+            }
+        }
     };
 }

@@ -88,7 +88,7 @@ impl From<time::Duration> for Duration {
     }
 }
 
-dual_form!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration);
+dual_form!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration, "DurationOrZero");
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,6 @@ use crate::{
     headers::{self, Header, HeaderList},
     number::within,
     payload::{self, PayloadFields},
-    schema::AnyJson,
 };
 
 /// Most firings of one lease call.
@@ -136,7 +135,7 @@ pub struct Firing {
     /// The payload, if it was given as JSON: its exact text.
     #[prost(bytes = "bytes", optional, tag = "10")]
     #[serde(default, with = "payload::json")]
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Bytes>,
     /// The payload, if it was given as text.
     #[prost(bytes = "bytes", optional, tag = "11")]

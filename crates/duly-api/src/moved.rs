@@ -23,7 +23,6 @@ use crate::{
     headers::{self, CredentialsForm, Header, HeaderList},
     number::within,
     payload::{self, PayloadFields},
-    schema::AnyJson,
     trace,
     words::{Word, Words},
 };
@@ -100,7 +99,7 @@ pub struct MovedTimer {
     request_hash: String,
     /// The payload, if it was given as JSON on one line: its exact text.
     #[serde(default, with = "payload::json")]
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Bytes>,
     /// The payload, if it was given as JSON of several lines: that text.
     payload_json: Option<String>,

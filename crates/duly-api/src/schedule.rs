@@ -19,7 +19,6 @@ use crate::{
     json::{BODY, Nulls},
     number::check_revision,
     payload::{self, PayloadFields},
-    schema::AnyJson,
     words::{Word, Words, is_unspecified},
 };
 
@@ -44,7 +43,7 @@ pub struct Schedule {
     /// most one of the three.
     #[prost(bytes = "bytes", optional, tag = "4")]
     #[serde(default, with = "payload::json")]
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Bytes>,
     /// Payload: text.
     #[prost(bytes = "bytes", optional, tag = "5")]
@@ -112,7 +111,7 @@ pub struct Reschedule {
     /// A new payload: any JSON value nested at most 64 levels deep. `null` removes the payload.
     #[prost(bytes = "bytes", optional, tag = "4")]
     #[serde(default, with = "payload::json_or_null")]
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Bytes>,
     /// A new payload: text. `null` removes the payload.
     #[prost(bytes = "bytes", optional, tag = "5")]

@@ -23,29 +23,15 @@ pub const EXACTLY_ONE: [(&str, &[&str]); 10] = [
     ("PurgeRequest", &["ids", "delivery_ids", "all"]),
 ];
 
-/// Fields that no message has together.
-pub const NOT_TOGETHER: [(&str, &[[&str; 2]]); 5] = [
+/// Fields of which a message has at most one.
+pub const AT_MOST_ONE: [(&str, &[&str]); 4] = [
     ("ScheduleRequest", PAYLOADS),
     ("TimerPatch", PAYLOADS),
-    ("TimerPatch", &[["due_at", "delay"]]),
+    ("TimerPatch", &["due_at", "delay"]),
     ("MovedTimer", PAYLOADS),
-    (
-        "RetryPolicy",
-        &[
-            ["delays", "max_attempts"],
-            ["delays", "min_backoff"],
-            ["delays", "max_backoff"],
-            ["delays", "multiplier"],
-            ["delays", "jitter"],
-        ],
-    ),
 ];
 
-const PAYLOADS: &[[&str; 2]] = &[
-    ["payload", "payload_text"],
-    ["payload", "payload_base64"],
-    ["payload_text", "payload_base64"],
-];
+const PAYLOADS: &[&str] = &["payload", "payload_text", "payload_base64"];
 
 /// A time in a response.
 #[derive(Debug)]
@@ -63,21 +49,6 @@ impl PartialSchema for Timestamp {
 
 impl ToSchema for Timestamp {}
 
-/// Any JSON value.
-#[derive(Debug)]
-pub struct AnyJson;
-
-impl PartialSchema for AnyJson {
-    fn schema() -> RefOr<Schema> {
-        let any = ObjectBuilder::new()
-            .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
-            .description(Some("Any JSON value, nested at most 64 levels deep."));
-        RefOr::T(Schema::Object(any.build()))
-    }
-}
-
-impl ToSchema for AnyJson {}
-
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
@@ -87,6 +58,7 @@ pub(crate) fn time() -> RefOr<Schema> {
     // From 1973-03-03, since a smaller number is likely to count seconds, to 2200-01-01.
     let number = ObjectBuilder::new()
         .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .minimum(Some(100_000_000_000_i64))
         .maximum(Some(7_258_118_400_000_i64));
     either(

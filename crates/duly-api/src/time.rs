@@ -86,7 +86,7 @@ impl From<SystemTime> for Time {
     }
 }
 
-dual_form!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time);
+dual_form!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time, "TimeOrMillis");
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,6 @@ use crate::{
     AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
     headers::{self, CredentialsForm, Header, HeaderList},
     payload::{self, PayloadFields},
-    schema::AnyJson,
     words::{Word, is_unspecified},
 };
 
@@ -64,7 +63,7 @@ pub struct Timer {
     /// The payload, if it was given as JSON: its exact text. Never in the response to a batch.
     #[prost(bytes = "bytes", optional, tag = "9")]
     #[serde(default, with = "payload::json")]
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Bytes>,
     /// The payload, if it was given as text.
     #[prost(bytes = "bytes", optional, tag = "10")]

@@ -131,8 +131,10 @@ fn write_route<'a>(
         write!(text, "\n- `{status}`: {what}")?;
         for (media, content) in object(&response["content"]) {
             let type_of = schema::type_of(&content["schema"], schemas);
-            let type_of = if media == NDJSON { "a stream of lines" } else { &type_of };
             write!(text, " `{media}`: {type_of}.")?;
+        }
+        if let Some(media) = response["x-lines"].as_str() {
+            write!(text, " `{media}`: a stream of lines.")?;
         }
         for (name, header) in object(&response["headers"]) {
             let what = one_line(header["description"].as_str().unwrap_or_default());

@@ -58,7 +58,7 @@ pub(super) fn type_of(schema: &Value, schemas: &Schemas<'_>) -> String {
         return link(name, schemas);
     }
     for key in ["oneOf", "anyOf"] {
-        if let Some(parts) = alternatives(schema, key) {
+        if let Some(parts) = schema[key].as_array() {
             let kinds: Vec<_> = parts.iter().map(|part| type_of(part, schemas)).collect();
             return kinds.join(" or ");
         }
@@ -89,13 +89,6 @@ fn link(name: &str, schemas: &Schemas<'_>) -> String {
         Some(schema) if schema["type"] == "integer" => type_of(schema, schemas),
         _ => format!("[{name}](#schema-{})", name.to_lowercase()),
     }
-}
-
-/// Returns the alternatives if they are schemas of values, not lists of required members.
-fn alternatives<'s>(schema: &'s Value, key: &str) -> Option<Vec<&'s Value>> {
-    let parts: Vec<_> = schema[key].as_array()?.iter().collect();
-    let is_rule = |part: &&Value| part.get("required").is_some() && part.get("type").is_none();
-    (!parts.iter().any(is_rule)).then_some(parts)
 }
 
 /// Returns the limits of a value, for a table cell.
@@ -141,7 +134,7 @@ fn collect_limits(schema: &Value, schemas: &Schemas<'_>, found: &mut Vec<String>
         collect_limits(target, schemas, found);
     }
     for key in ["oneOf", "anyOf", "allOf"] {
-        for part in alternatives(schema, key).unwrap_or_default() {
+        for part in schema[key].as_array().into_iter().flatten() {
             collect_limits(part, schemas, found);
         }
     }
@@ -164,9 +157,10 @@ pub(super) fn cell(text: &str) -> String {
 
 /// Returns the section of a schema: its description, its rules and its fields.
 pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
-    let mut text = format!("{}\n", cell(schema["description"].as_str().unwrap_or_default()));
-    for rule in rules(schema) {
-        text.push_str(&format!("\n{rule}\n"));
+    let paragraphs = schema["description"].as_str().unwrap_or_default().split("\n\n");
+    let mut text = format!("{}\n", paragraphs.map(cell).collect::<Vec<_>>().join("\n\n"));
+    if schema["minProperties"] == 1 && schema.get("maxProperties").is_none() {
+        text.push_str("\nAt least 1 of its fields is given.\n");
     }
     let rows: String = with_parts(schema).map(|part| fields(part, schemas)).collect();
     if !rows.is_empty() {
@@ -206,8 +200,9 @@ fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
     let mut rows = String::new();
     for (name, field) in object(&schema["properties"]) {
         let need = if required.contains(&name.as_str()) { "yes" } else { "" };
+        let null = if field["x-nullable"] == true { " or null" } else { "" };
         rows.push_str(&format!(
-            "| `{name}` | {} | {need} | {} | {} |\n",
+            "| `{name}` | {}{null} | {need} | {} | {} |\n",
             type_of(field, schemas),
             limits(field, schemas),
             cell(&meaning(field)),
@@ -221,36 +216,4 @@ fn meaning(field: &Value) -> String {
     let of = |value: &Value| value["description"].as_str().map(str::to_owned);
     let inner = || field["oneOf"].as_array().into_iter().flatten().find_map(of);
     of(field).or_else(inner).unwrap_or_default()
-}
-
-/// Returns the rules about combinations of members: of the schema, and of each part of `allOf`.
-fn rules(schema: &Value) -> Vec<String> {
-    let mut rules: Vec<String> = with_parts(schema).flat_map(choices).collect();
-    if schema["type"] == "object" && schema["properties"].is_object() {
-        match (schema["minProperties"].as_u64(), schema["maxProperties"].as_u64()) {
-            (Some(1), Some(1)) => rules.push("Exactly one field is given.".to_owned()),
-            (Some(low), None) => rules.push(format!("At least {low} of its fields is given.")),
-            _ => {}
-        }
-    }
-    rules
-}
-
-/// Returns the sets of members of which one, or at least one, is given.
-fn choices(schema: &Value) -> Vec<String> {
-    let mut rules = Vec::new();
-    for (key, words) in [("oneOf", "Exactly one of"), ("anyOf", "At least one of")] {
-        let parts = schema[key].as_array().into_iter().flatten();
-        let sets: Vec<String> = parts
-            .filter_map(|part| part["required"].as_array())
-            .map(|names| {
-                let names: Vec<_> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
-                names.join(" with ")
-            })
-            .collect();
-        if !sets.is_empty() {
-            rules.push(format!("{words} {} is given.", sets.join(", ")));
-        }
-    }
-    rules
 }

@@ -2,6 +2,14 @@
 //!
 //! Types and routes describe themselves. [`complete`] adds what no derive can express or every call has:
 //! rules about several fields, the parameters of paths, refusals, and the form of values in responses.
+//!
+//! Generators of clients do not know all of JSON Schema. The document has only forms that they take:
+//!
+//! 1. A rule about several fields is a sentence of the description.
+//! 2. `null` is no value, except in the change of a `PATCH`, where it resets a field. Where the field has
+//!    a schema of its own, `x-nullable` says it.
+//! 3. The values of each enumeration have names that begin with that of the enumeration.
+//! 4. A response has one media type. `x-lines` names that of the stream that it can be instead.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,21 +18,24 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use duly_api::{
-    Problem, View,
+    Problem, Time, View,
     batch::Results,
-    schema::{EXACTLY_ONE, NOT_TOGETHER, Timestamp},
+    schema::{AT_MOST_ONE, EXACTLY_ONE, Timestamp},
 };
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use utoipa::{
-    OpenApi,
+    OpenApi, ToSchema as _,
     openapi::{
         RefOr,
         path::{Operation, Parameter, ParameterIn, PathItem},
     },
 };
 
-use super::response::{self, PROBLEM_JSON};
+use super::{
+    body::{JSON, NDJSON},
+    response::{self, PROBLEM_JSON},
+};
 
 const SCHEMAS: &str = "#/components/schemas/";
 
@@ -130,16 +141,45 @@ fn complete(document: &mut Value) {
         }
         reach(&schemas, &object["responses"], &mut read);
     });
+    let mut changes = BTreeSet::new();
+    for (_, calls) in entries(&mut document["paths"]) {
+        changes.extend(name_of(&calls["patch"]["requestBody"]["content"][JSON]["schema"]));
+    }
     for (name, schema) in entries(&mut document["components"]["schemas"]) {
+        let is_change = changes.contains(name);
+        each_object(schema, &mut |object| without_null(object, is_change));
         if read.contains(name) && !sent.contains(name) {
             each_object(schema, &mut as_in_responses);
         }
-        let mut all: Vec<Value> = schema["allOf"].as_array().cloned().unwrap_or_default();
-        all.extend(rules(name));
-        if !all.is_empty() {
-            schema["allOf"] = json!(all);
+        let own = schema["description"].as_str().map(str::to_owned);
+        let lines: Vec<_> = own.into_iter().chain(rules(name)).collect();
+        if !lines.is_empty() {
+            schema["description"] = json!(lines.join("\n\n"));
+        }
+        if let Some(words) = schema["enum"].as_array() {
+            let names: Vec<_> = words.iter().map(|word| value_name(name, word)).collect();
+            schema["x-enum-varnames"] = json!(names);
+        }
+        let is_closed = schema["additionalProperties"] == json!(false);
+        let count = schema["properties"].as_object().map(serde_json::Map::len);
+        let is_all = |(of, fields): &(&str, &[&str])| *of == name && Some(fields.len()) == count;
+        if is_closed && EXACTLY_ONE.iter().any(is_all) {
+            schema["minProperties"] = json!(1);
+            schema["maxProperties"] = json!(1);
         }
     }
+}
+
+/// Returns the name of a value of an enumeration in generated clients: `STATE_DUE`.
+fn value_name(enumeration: &str, word: &Value) -> String {
+    let mut name = String::new();
+    for letter in enumeration.chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter);
+    }
+    format!("{name}_{}", word.as_str().unwrap_or_default()).to_uppercase()
 }
 
 /// Adds the parameters of the path, except those that the call describes itself, and the refusals that every
@@ -163,6 +203,12 @@ fn complete_call(path: &str, call: &mut Value) {
         call["responses"][status] =
             json!({ "description": description, "content": { PROBLEM_JSON: schema } });
     }
+    for (_, response) in entries(&mut call["responses"]) {
+        let content = response.get_mut("content").and_then(Value::as_object_mut);
+        if content.is_some_and(|content| content.remove(NDJSON).is_some()) {
+            response["x-lines"] = json!(NDJSON);
+        }
+    }
 }
 
 /// Returns the fields of an object.
@@ -170,22 +216,22 @@ fn entries(object: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
     object.as_object_mut().into_iter().flatten()
 }
 
-/// Returns the rules about several fields of a schema.
-fn rules(name: &str) -> impl Iterator<Item = Value> {
-    let required = |field: &&str| json!({ "required": [field] });
-    let exactly_one = EXACTLY_ONE.iter().filter(move |(of, _)| *of == name).map(
-        move |(_, fields)| json!({ "oneOf": fields.iter().map(required).collect::<Vec<_>>() }),
-    );
-    let not_together = NOT_TOGETHER.iter().filter(move |(of, _)| *of == name).map(|(_, pairs)| {
-        let pairs = pairs.iter().map(|pair| json!({ "required": pair }));
-        json!({ "not": { "anyOf": pairs.collect::<Vec<_>>() } })
-    });
-    exactly_one.chain(not_together)
+/// Returns the rules about several fields of a schema, in words.
+fn rules(name: &str) -> impl Iterator<Item = String> {
+    let exactly = EXACTLY_ONE.iter().map(|rule| ("Exactly one", rule));
+    let at_most = AT_MOST_ONE.iter().map(|rule| ("At most one", rule));
+    exactly
+        .chain(at_most)
+        .filter(move |(_, (of, _))| *of == name)
+        .map(|(words, (_, fields))| format!("{words} of `{}` is given.", fields.join("`, `")))
 }
 
-/// Changes a schema to its form in responses: a field without a value is absent, and times are text.
-fn as_in_responses(object: &mut Value) {
-    if let Some(kinds) = object["type"].as_array() {
+/// Removes `null` from a schema. In a change it stays in a list of types.
+fn without_null(object: &mut Value, is_change: bool) {
+    if object["default"].is_null() {
+        object.as_object_mut().map(|it| it.remove("default"));
+    }
+    if let Some(kinds) = object["type"].as_array().filter(|_| !is_change) {
         let mut kinds = kinds.iter().filter(|kind| **kind != "null");
         object["type"] = kinds.next().cloned().unwrap_or_default();
     }
@@ -197,18 +243,29 @@ fn as_in_responses(object: &mut Value) {
             if let Some(description) = description {
                 object["description"] = description;
             }
+            if is_change {
+                object["x-nullable"] = json!(true);
+            }
         }
     }
-    if object["$ref"] == format!("{SCHEMAS}Time") {
+}
+
+/// Changes a schema to its form in responses: times are text.
+fn as_in_responses(object: &mut Value) {
+    if object["$ref"] == format!("{SCHEMAS}{}", Time::name()) {
         object["$ref"] = json!(format!("{SCHEMAS}Timestamp"));
     }
 }
 
+/// Returns the name of the schema that a part of the document refers to.
+fn name_of(part: &Value) -> Option<String> {
+    part["$ref"].as_str().and_then(|path| path.strip_prefix(SCHEMAS)).map(str::to_owned)
+}
+
 /// Adds the names of the schemas that a part of the document needs.
 fn reach(schemas: &Value, part: &Value, found: &mut BTreeSet<String>) {
-    let name = part["$ref"].as_str().and_then(|path| path.strip_prefix(SCHEMAS));
-    if let Some(name) = name
-        && found.insert(name.to_owned())
+    if let Some(name) = name_of(part)
+        && found.insert(name.clone())
     {
         reach(schemas, &schemas[name], found);
     }

@@ -1,5 +1,7 @@
 //! The OpenAPI document equals the committed one, and is complete.
 
+mod generators;
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 use duly_server::openapi_json;

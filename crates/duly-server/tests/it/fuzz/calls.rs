@@ -252,7 +252,7 @@ fn documented() -> BTreeSet<String> {
             for kind in bodies.iter().flat_map(|bodies| bodies.keys()) {
                 found.insert(format!("{name} sending {kind}"));
             }
-            if method == "get" && operation["responses"]["200"]["content"][NDJSON].is_object() {
+            if method == "get" && operation["responses"]["200"]["x-lines"] == NDJSON {
                 found.insert(format!("{name} accepting {NDJSON}"));
             }
             for parameter in operation["parameters"].as_array().into_iter().flatten() {
