@@ -59,7 +59,7 @@ enum Command {
     /// Fuzz every call of a fresh server, driven by its OpenAPI document.
     FuzzHttp(fuzz_http::Options),
     /// Generate clients from the OpenAPI document, and call every operation with each client.
-    Clients,
+    Clients(clients::Options),
     /// Measure a release build on this machine.
     #[command(disable_help_flag = true)]
     Bench(Forwarded),
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Command::Torture(forwarded) => torture::run(&forwarded.args),
         Command::Planted(options) => planted::run(&options),
         Command::FuzzHttp(options) => fuzz_http::run(&options),
-        Command::Clients => clients::run(),
+        Command::Clients(options) => clients::run(&options),
         Command::Bench(forwarded) => bench::run(&forwarded.args),
         // The steps and their order are in this script, which needs nothing built beforehand.
         Command::Ci { timings: true, .. } => timings::run(),

@@ -6,7 +6,7 @@ use crate::process::{self, Outcome};
 use crate::steps::Steps;
 
 /// A step: the arguments of `cargo`, and the reason for it.
-const STEPS: [(&[&str], &str); 11] = [
+const STEPS: [(&[&str], &str); 12] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
     (
         &["clippy", "-p", "duly", "--no-default-features", "--locked", "--", "-D", "warnings"],
@@ -32,6 +32,7 @@ const STEPS: [(&[&str], &str); 11] = [
         &["test", "-p", "duly-store-embedded", "--test", "it", "every_file"],
         "every fault of every file of a data directory and of a backup",
     ),
+    (&["xtask", "clients", "--all"], "the generators of Go and Java need minutes"),
     (&["xtask", "test", "--valkey"], "in CI those that can differ from Redis"),
     (&["xtask", "planted"], "each bug compiles the store again"),
     (&["xtask", "upgrade"], "compiles the release before, and the build before releases"),

@@ -1,7 +1,8 @@
 //! The JSON form of every operation: the OpenAPI document without NDJSON streams.
 //!
-//! Client generators know one media type per body. If an operation also takes `application/x-ndjson`,
-//! this removes that media type and the parameter `results`, which the server refuses with a JSON body.
+//! The generator of Python refuses a media type that it does not know. If an operation also takes
+//! `application/x-ndjson`, this removes that media type and the parameter `results`, which the server refuses
+//! with a JSON body.
 
 use serde_json::Value;
 
@@ -17,9 +18,6 @@ pub(super) fn reduce(document: &mut Value) {
             && let Some(parameters) = operation["parameters"].as_array_mut()
         {
             parameters.retain(|parameter| parameter["name"] != "results");
-        }
-        for (_, response) in operation["responses"].as_object_mut().into_iter().flatten() {
-            response.get_mut("content").map(remove_lines);
         }
     }
 }
@@ -46,15 +44,11 @@ mod tests {
             "operationId": "batch",
             "parameters": parameters,
             "requestBody": body,
-            "responses": {"200": body, "204": {}},
         });
         let mut document = serde_json::json!({"paths": {"/batch": {"post": operation}}});
         reduce(&mut document);
         let batch = operations(&document).next().unwrap();
         assert_eq!(batch["parameters"], serde_json::json!([{"name": "namespace"}]));
-        let json = serde_json::json!({"application/json": {}});
-        assert_eq!(batch["requestBody"]["content"], json);
-        assert_eq!(batch["responses"]["200"]["content"], json);
-        assert_eq!(batch["responses"]["204"], serde_json::json!({}));
+        assert_eq!(batch["requestBody"]["content"], serde_json::json!({"application/json": {}}));
     }
 }
