@@ -32,7 +32,10 @@ const STEPS: [(&[&str], &str); 12] = [
         &["test", "-p", "duly-store-embedded", "--test", "it", "every_file"],
         "every fault of every file of a data directory and of a backup",
     ),
-    (&["xtask", "clients", "--all"], "the generators of Go and Java need minutes"),
+    (
+        &["xtask", "clients", "--all"],
+        "the generators and compilers of Go and Java, which CI may lack",
+    ),
     (&["xtask", "test", "--valkey"], "in CI those that can differ from Redis"),
     (&["xtask", "planted"], "each bug compiles the store again"),
     (&["xtask", "upgrade"], "compiles the release before, and the build before releases"),
