@@ -177,6 +177,7 @@ fn nodes_serve_beside_one(fault: Fault, place: usize) {
     assert!(longest < WAIT + LONGER_MAX, "{longest:?}");
     for node in [&running, &started] {
         says_what_is_missing(node, fault);
+        every_call_returns(node, fault);
     }
     if fault == Fault::Hung {
         signal(&cluster.masters[place], Signal::CONT);
@@ -189,6 +190,40 @@ fn nodes_serve_beside_one(fault: Fault, place: usize) {
             assert!(Instant::now() < deadline, "the master is not used again");
         }
     }
+}
+
+/// Makes every kind of call. Each returns, whatever its result, within the time of one call to a silent server.
+fn every_call_returns(node: &Server, fault: Fault) {
+    let mut slowest = (Duration::ZERO, "");
+    let calls = [
+        "get ns0 before1",
+        "list ns0",
+        "dead list ns0",
+        "namespace stats ns0",
+        "namespace forecast ns0",
+        "namespace get ns0",
+        "namespace set ns0 --lease 40s",
+        "namespace pause ns0",
+        "namespace resume ns0",
+        "namespace put ns9",
+        "namespace list",
+        "schedule ns0 late --in 1h",
+        "reschedule ns0 late --in 2h",
+        "fire ns0 late",
+        "lease ns0 --wait 500ms",
+        "cancel ns0 late",
+        "key list",
+        "tenant list",
+        "cluster",
+        "health",
+    ];
+    for call in calls {
+        let began = Instant::now();
+        node.run(&call.split(' ').collect::<Vec<_>>());
+        slowest = slowest.max((began.elapsed(), call));
+    }
+    eprintln!("{fault:?}: the slowest call took {:.1?} ({})", slowest.0, slowest.1);
+    assert!(slowest.0 < WAIT + LONGER_MAX, "{slowest:?}");
 }
 
 fn waits_for_reason(node: &Server, fault: Fault) {
