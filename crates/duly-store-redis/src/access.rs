@@ -371,6 +371,10 @@ impl Deployment {
         let (mode, records) = match holder {
             None => (WriteMode::All, winner.all()),
             Some(holder) => match self.read_records(holder, state).await? {
+                (_, found, WriteMode::All, records) if found == winner.state => (
+                    WriteMode::All,
+                    Snapshot::default().with(found, WriteMode::All, records)?.all(),
+                ),
                 (_, found, mode, records) if found == winner.state => (mode, records),
                 // A change that is under way reaches the shard without this.
                 _ => return Ok(()),

@@ -17,8 +17,10 @@ impl Deployment {
     pub(crate) async fn repair(&self, shard: ShardId) -> Result<Repaired> {
         let repaired = self.repair_marker(shard).await?;
         let settled = self.settle_access(self.access_states().await, shard).await;
-        // A shard that was rolled back has keys. Those of all shards are settled once enough take calls.
-        if !matches!(repaired, Repaired::Confirmed { .. }) {
+        // A shard that was rolled back has keys. Those of all shards are settled once enough take calls, or once an
+        // operator has decided about keys that were rolled back too.
+        let is_later = matches!(repaired, Repaired::Confirmed { .. });
+        if !is_later && self.access.rolled_back().is_none() {
             settled?;
         }
         Ok(repaired)

@@ -90,8 +90,11 @@ impl Deployment {
             false
         } else {
             let (_, loaded) = self.load(holder, &self.access.read()).await?;
+            if loaded.state != state {
+                return Err(unavailable("keys changed meanwhile"));
+            }
             let follows = loaded.follows(known);
-            if follows && loaded.state == state && self.is_majority(&holders[&state]) {
+            if follows && self.is_majority(&holders[&state]) {
                 self.access.settle(&loaded);
             }
             follows
@@ -127,6 +130,7 @@ impl Deployment {
         let (state, holder) = most(&holders)?;
         let found = before_change(self.load(holder, &Arc::default()).await)?.1;
         if found.follows(poll.settled.state) {
+            *self.access.rolled_back.lock() = None;
             return Ok(false);
         }
         self.expect_most(&poll, &holders)?;

@@ -9,10 +9,13 @@ local state = call('HGET', K .. 'marker', 'access') or ''
 if state == ARGV[1] then return { now_text, state, 'same' } end
 local log, known = call('LRANGE', K .. 'access_log', '0', '-1'), nil
 for i = #log, 1, -1 do
-  if match(log[i], '^[^%z]*') == ARGV[1] then
+  local made, id = match(log[i], '^([^%z]*)%z(.*)$')
+  if made == ARGV[1] then
     known = i
     break
   end
+  -- All records were written at once: the log does not tell what that changed.
+  if id == '' then break end
 end
 local out = { now_text, state, known and 'changes' or 'all' }
 local function add(made, id, record)
@@ -20,10 +23,10 @@ local function add(made, id, record)
 end
 for i = (known or 0) + 1, #log do
   local made, id = match(log[i], '^([^%z]*)%z(.*)$')
-  if not known or id == '' then
-    add(made, '', '')
-  else
+  if known then
     add(made, id, call('HGET', K .. 'access', id) or '')
+  else
+    add(made, '', '')
   end
 end
 if not known then

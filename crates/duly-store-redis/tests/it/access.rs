@@ -9,6 +9,7 @@ use duly_core::{
 };
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
 use duly_store_redis::RedisStore;
+use tempfile::TempDir;
 
 use crate::{
     calls::{open, options, refused, until},
@@ -184,6 +185,51 @@ async fn an_emptied_master_revives_no_key() {
     assert_eq!(digits(&other).await, Ok(expected));
     changed(&other, put(3)).await;
     assert_eq!(digits(&store).await, Ok(BTreeSet::from([0, 1, 3])));
+}
+
+/// Returns the ids of the records in each shard that has some.
+fn ids_of_shards(cluster: &Cluster) -> BTreeSet<BTreeSet<String>> {
+    let ports = cluster.masters.iter().map(Server::port);
+    let hashes = ports.flat_map(|port| {
+        let names = list(port, "KEYS duly:*:access").into_iter();
+        names.map(move |name| list(port, &format!("HKEYS {name}")).into_iter().collect())
+    });
+    hashes.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repaired_shard_tells_others_of_every_revocation() {
+    let (mut cluster, copy) = (Cluster::start(3, 0), TempDir::new().expect("a folder"));
+    let store = open(&options(&cluster.url(), SHARDS)).await;
+    for digit in [0, 1, 2] {
+        changed(&store, put(digit)).await;
+    }
+    until_settled(&store, &cluster).await;
+    cluster.masters[2].copy_data(copy.path());
+    changed(&store, delete(1)).await;
+    until_settled(&store, &cluster).await;
+    // The master of shard 0 gets all keys at once. Then another master comes back with those from before.
+    cluster.masters[0].kill();
+    cluster.masters[0].lose_data();
+    cluster.masters[0].start_again();
+    cluster.wait_until_whole();
+    let lost = until("the loss is noticed", async || {
+        store.poll().await;
+        let lost = store.health().unavailable_shards;
+        (lost.len() >= 5).then_some(lost)
+    });
+    for (shard, _) in lost.await {
+        store.deployment().expect("shared").repair(shard).await.expect("it is repaired");
+    }
+    until_settled(&store, &cluster).await;
+    cluster.masters[2].kill();
+    cluster.masters[2].restore_data(copy.path());
+    cluster.masters[2].start_again();
+    cluster.wait_until_whole();
+    until_settled(&store, &cluster).await;
+    let ids = ids_of_shards(&cluster);
+    assert_eq!(ids.len(), 1, "every shard has the same keys: {ids:?}");
+    assert_eq!(ids.first().map(BTreeSet::len), Some(2), "one of three was deleted: {ids:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
