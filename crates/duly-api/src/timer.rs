@@ -204,6 +204,9 @@ pub enum ListEnd {
         up_to: Time,
         /// The place to continue from.
         cursor: String,
+        /// Shards that were unavailable so far: their timers up to here are missing.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unavailable_shards: Vec<u32>,
     },
     /// The list is complete.
     Summary {
@@ -217,6 +220,9 @@ pub enum ListEnd {
         cursor: Option<String>,
         /// The reason.
         error: Box<Problem>,
+        /// Shards that were unavailable so far: their timers up to here are missing.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unavailable_shards: Vec<u32>,
     },
 }
 

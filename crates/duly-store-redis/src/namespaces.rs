@@ -356,16 +356,19 @@ impl Deployment {
         }
     }
 
-    /// Asks a shard of each server, except for the server of `unusable`, whose shard takes no calls. Each shard
-    /// has the namespaces, but may be one change behind, or be under repair.
+    /// Asks a shard without a fault of each server in place of `unusable`. If that shard has no fault itself, its
+    /// server does not reply and is left out. Each shard has the namespaces, but may be one change behind, or be under
+    /// repair.
     async fn ask_elsewhere<T: Send, F: Future<Output = Result<T>> + Send>(
         &self,
         unusable: ShardId,
         ask: impl Fn(ShardId) -> F,
     ) -> Vec<Result<T>> {
         let owners = self.router.owners();
-        let others = owners.values().filter(|shards| !shards.contains(&unusable));
-        let shards: Vec<_> = others.filter_map(|shards| shards.first().copied()).collect();
+        let is_faulty = |shard: &ShardId| self.router.fault(*shard).is_some();
+        let replies = |shards: &&Vec<_>| is_faulty(&unusable) || !shards.contains(&unusable);
+        let chosen = |shards: &Vec<_>| shards.iter().copied().find(|shard| !is_faulty(shard));
+        let shards: Vec<_> = owners.values().filter(replies).filter_map(chosen).collect();
         at_once(shards.into_iter().map(ask)).await
     }
 

@@ -315,17 +315,26 @@ impl App {
         reset: &[i32],
     ) -> Result<Namespace, Problem> {
         let _turn = self.patches().lock().await;
-        let present = self.namespace(name.clone()).await?;
-        if present.maybe_outdated {
-            let detail = "the shard that decides about this namespace is unavailable, and the settings of \
-                          the others may be one change behind: nothing was changed";
-            return Err(Problem::temporary(Code::Unavailable, detail));
-        }
+        let present = self.present_namespace(name.clone()).await?;
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
         self.check_settings(&name, &settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };
         let (namespace, _) = self.store.put_namespace(name, put).await?;
         Ok(namespace)
+    }
+
+    /// Returns a namespace whose settings are those of the shard that decides about it.
+    pub(crate) async fn present_namespace(
+        &self,
+        name: NamespaceName,
+    ) -> Result<Namespace, Problem> {
+        let found = self.namespace(name).await?;
+        if found.maybe_outdated {
+            let detail = "the shard that decides about this namespace is unavailable, and the settings of \
+                          the others may be one change behind: nothing was done";
+            return Err(Problem::temporary(Code::Unavailable, detail));
+        }
+        Ok(found)
     }
 
     /// Deletes a namespace.

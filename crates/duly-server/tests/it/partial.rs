@@ -92,6 +92,7 @@ async fn an_incomplete_stream_does_not_end_as_complete() {
     assert!(detail.contains("unavailable shards 0, 3 are missing"), "{detail}");
     let ids: Vec<_> = rest.iter().map(|line| line["id"].as_str().unwrap()).collect();
     assert_eq!(ids, others(&failing));
+    assert_eq!(end["stopped"]["unavailable_shards"], json!([0, 3]), "{end}");
 }
 
 #[tokio::test]
@@ -141,6 +142,7 @@ async fn no_patch_starts_from_settings_that_may_be_outdated() {
     bench.call("PUT", "/v1/namespaces/a", r#"{"retry":{"max_attempts":7}}"#).await.expect(201);
     let patch = bench.call("PATCH", "/v1/namespaces/a", r#"{"retry":{"max_attempts":8}}"#).await;
     patch.problem("unavailable");
+    bench.get("/v1/namespaces/a/export").await.problem("unavailable");
     let read = bench.get("/v1/namespaces/a").await.expect(200);
     assert_eq!(read["retry"]["max_attempts"], 7, "{read}");
 }

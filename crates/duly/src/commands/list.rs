@@ -60,7 +60,14 @@ pub(crate) async fn pages(
         let call = session.http.get(namespace, &["timers"]);
         // A table shows no payloads, so none are requested.
         let view = (!printer.is_json()).then_some(View::Summary);
-        let reply = call.query(&filter.query(state, cursor.as_deref(), view)).send().await?;
+        let reply = match call.query(&filter.query(state, cursor.as_deref(), view)).send().await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                // A later call that goes on from here would not tell of them.
+                end(printer, unavailable_shards)?;
+                return Err(failure);
+            }
+        };
         let page: ListResponse = reply.parse()?;
         progress.clear();
         unavailable_shards.extend(page.unavailable_shards);

@@ -139,7 +139,7 @@ pub(crate) async fn export_timers(
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     let namespace = match request.after {
         Some(_) => None,
-        None => Some(app.namespace(name).await?),
+        None => Some(app.present_namespace(name).await?),
     };
     let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {

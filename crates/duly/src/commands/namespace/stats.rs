@@ -39,11 +39,11 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
 pub(super) async fn lanes(namespace: &NamespaceName, session: &Session) -> Outcome {
     let response = session.http.get(namespace, &["stats"]).send().await?;
     let printer = session.printer;
+    let NamespaceStats { lanes, unavailable_shards, .. } = response.parse()?;
+    warn_if_incomplete(&unavailable_shards);
     if printer.is_json() {
         return printer.json_list("lanes", response.items("lanes")?);
     }
-    let NamespaceStats { lanes, unavailable_shards, .. } = response.parse()?;
-    warn_if_incomplete(&unavailable_shards);
     printer.table(&of_lanes(&lanes))
 }
 

@@ -87,7 +87,9 @@ impl ListStream {
                 self.over = true;
                 let after = self.request.after.clone();
                 let cursor = after.map(|at| Cursor::new(at, self.filter).to_string());
-                let last = ListEnd::Stopped { cursor, error: problem.into_body() };
+                let error = problem.into_body();
+                let unavailable_shards = self.unavailable_shards();
+                let last = ListEnd::Stopped { cursor, error, unavailable_shards };
                 self.ready = [line(&self.app, &last)].into();
             }
         }
@@ -125,7 +127,9 @@ impl ListStream {
                 if self.request.is_searched() {
                     let up_to = position.due_at.into();
                     let cursor = Cursor::new(position.clone(), self.filter).to_string();
-                    let progress = ListEnd::Progress { examined: self.examined, up_to, cursor };
+                    let (examined, unavailable_shards) = (self.examined, self.unavailable_shards());
+                    let progress =
+                        ListEnd::Progress { examined, up_to, cursor, unavailable_shards };
                     self.ready.push_back(line(&self.app, &progress));
                 }
                 self.request.after = Some(position);
@@ -133,7 +137,11 @@ impl ListStream {
             None => {
                 self.over = true;
                 let end = match self.missing_shards() {
-                    Some(problem) => ListEnd::Stopped { cursor: None, error: problem.into_body() },
+                    Some(problem) => ListEnd::Stopped {
+                        cursor: None,
+                        error: problem.into_body(),
+                        unavailable_shards: self.unavailable_shards(),
+                    },
                     None => ListEnd::Summary { timers: self.timers },
                 };
                 self.ready.push_back(line(&self.app, &end));
@@ -142,10 +150,14 @@ impl ListStream {
         Ok(())
     }
 
+    fn unavailable_shards(&self) -> Vec<u32> {
+        self.unavailable.keys().map(|shard| shard.0.into()).collect()
+    }
+
     /// Returns the reason for which the stream is not complete, if shards were unavailable.
     fn missing_shards(&self) -> Option<Problem> {
         let (_, error) = self.unavailable.first_key_value()?;
-        let shards: Vec<_> = self.unavailable.keys().map(|shard| shard.0.to_string()).collect();
+        let shards: Vec<_> = self.unavailable_shards().iter().map(u32::to_string).collect();
         let detail = format!(
             "the timers of the unavailable shards {} are missing, all others are listed: {error}",
             shards.join(", ")
