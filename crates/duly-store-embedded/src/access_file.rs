@@ -11,7 +11,8 @@
 //! 1. The manifest has the feature bit 4 (`format::KEYS`) before the first key is durable. Builds without keys
 //!    refuse the directory, and a missing file admits no one.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
-//!    forgets that the directory was restored.
+//!    forgets that the directory was restored. That, and the confirmation, is a new version: the file of the
+//!    backup, put back by itself, is older.
 //! 3. A start writes a damaged, older or missing file again from the other one. If both are damaged, the store opens and
 //!    timers are delivered, but no caller is admitted: callers get the cause. An operator restores the files, or removes
 //!    both, and then all keys and tenants are gone.
@@ -113,13 +114,13 @@ impl AccessFile {
             return Ok(None);
         }
         let changed = records.changed(change, origin, self.clock.now())?;
-        let Err(error) = write(self.disk.as_ref(), &changed) else {
+        let Err(FailedWrite { error, is_undone }) = write(self.disk.as_ref(), &changed) else {
             *self.records.lock() = Arc::new(changed.clone());
             return Ok(Some(changed));
         };
         let reason = format!("the keys could not be written: {error}");
         match read(self.disk.as_ref()) {
-            Ok(found) if found == *records => {
+            Ok(found) if is_undone && found == *records => {
                 let retry_after = Millis::from_secs(1);
                 Err(Error::Unavailable { reason, retry_after })
             }
@@ -161,6 +162,7 @@ pub fn confirm(path: &Path) -> Result<AccessRecords, OpenError> {
     let mut records = read(&disk)?;
     records.restore =
         if is_restored(&disk)? { RestoreState::Confirmed } else { RestoreState::None };
+    records.version += 1;
     write(&disk, &records)?;
     Ok(records)
 }
@@ -184,7 +186,8 @@ pub(crate) fn note_restore(disk: &dyn Disk) -> Result<(), OpenError> {
         RestoreState::Confirmed => RestoreState::None,
         RestoreState::None | RestoreState::Unconfirmed => RestoreState::Unconfirmed,
     };
-    write(disk, &records)
+    records.version += 1;
+    Ok(write(disk, &records)?)
 }
 
 /// Returns `true` if a data directory has keys.
@@ -251,19 +254,56 @@ pub(crate) fn is_restored(disk: &dyn Disk) -> Result<bool, OpenError> {
     Ok(disk.list("")?.iter().any(|name| name == manifest::RESTORED))
 }
 
-fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), OpenError> {
-    let mut manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
-    if records.are_required() && manifest.features & format::KEYS == 0 {
-        manifest.features |= format::KEYS;
+/// A change that failed.
+struct FailedWrite {
+    error: OpenError,
+    /// Everything is as before, durably.
+    is_undone: bool,
+}
+
+impl From<FailedWrite> for OpenError {
+    fn from(failed: FailedWrite) -> Self {
+        failed.error
+    }
+}
+
+fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), FailedWrite> {
+    let unchanged = |error| FailedWrite { error, is_undone: true };
+    let manifest = Manifest::read(disk).map_err(unchanged)?;
+    let manifest = manifest.ok_or_else(|| unchanged(OpenError::NoStore(disk.describe())))?;
+    let before = load(disk);
+    let write = || {
+        if records.are_required() && manifest.features & format::KEYS == 0 {
+            let features = manifest.features | format::KEYS;
+            Manifest { features, ..manifest }.write(disk)?;
+        }
+        PAIR.save(disk, records)
+    };
+    write().map(drop).map_err(|error| {
+        let is_undone = before.and_then(|before| undo(disk, &manifest, before)).is_ok();
+        FailedWrite { error: error.into(), is_undone }
+    })
+}
+
+/// Undoes a change that failed. The copy may have it, although the file refused it; and after a first key that failed
+/// no key is required.
+fn undo(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    before: Option<AccessRecords>,
+) -> Result<(), OpenError> {
+    if let Some(before) = before {
+        PAIR.save(disk, &before)?;
+    } else {
+        for name in [NAME, COPY] {
+            disk.remove(name)
+                .or_else(|error| if error.is_not_found() { Ok(()) } else { Err(error) })?;
+        }
+        disk.sync_dir("")?;
+    }
+    if manifest.features & format::KEYS == 0 {
         manifest.write(disk)?;
     }
-    let before = load(disk).ok().flatten();
-    PAIR.save(disk, records).inspect_err(|_| {
-        // The copy may have a change that the file refused.
-        if let Some(before) = &before {
-            drop(PAIR.save(disk, before));
-        }
-    })?;
     Ok(())
 }
 

@@ -100,6 +100,38 @@ fn a_full_disk_changes_no_key() {
     assert_eq!(version(&open(&disk.crash()).unwrap()), 2);
 }
 
+#[test]
+fn a_first_key_that_fails_requires_no_key() {
+    // The syncs of both files of the manifest, and of both files of the keys with their names.
+    for at in 1..=6 {
+        let disk = SimDisk::new(at);
+        let store = open(&disk).unwrap();
+        disk.plan(Fault::ErrorAtSync(at));
+        let error = block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{at}: {error}");
+        assert_eq!(block_on(store.read_access(u64::MAX)).unwrap().unwrap().version, 0, "{at}");
+        drop(store);
+        let disk = disk.crash();
+        assert_eq!(Manifest::read(&disk).unwrap().unwrap().features & format::KEYS, 0, "{at}");
+        let store = open(&disk).unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_change_that_is_not_undone_is_in_doubt() {
+    for seed in 0..8 {
+        let disk = SimDisk::new(seed);
+        let store = open(&disk).unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+        // The copy may have the change, and cannot be written again.
+        disk.plan(Fault::ErrorAtSync(1));
+        disk.plan(Fault::NoSpaceAtWrite(3));
+        let error = block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap_err();
+        assert!(matches!(error, Error::InDoubt { .. }), "{seed}: {error}");
+    }
+}
+
 /// Returns a closed store with two keys.
 fn with_two_keys() -> SimDisk {
     let disk = SimDisk::new(7);
@@ -304,9 +336,13 @@ fn restored_keys_admit_no_one_until_they_are_confirmed() {
         );
     }
     let store = open(&back);
-    assert_eq!((version(&store), restore_state(&store)), (1, RestoreState::Unconfirmed));
+    assert_eq!((version(&store), restore_state(&store)), (2, RestoreState::Unconfirmed));
     drop(store);
-    assert_eq!(restore_state(&open(&back)), RestoreState::Unconfirmed);
+    // A file of the backup, put back by itself, is older.
+    for name in [NAME, COPY] {
+        std::fs::copy(copy.join(name), back.join(name)).unwrap();
+        assert_eq!(restore_state(&open(&back)), RestoreState::Unconfirmed, "{name}");
+    }
     confirm(&back).unwrap();
     assert_eq!(restore_state(&open(&back)), RestoreState::None);
     // Before the first start, too.
