@@ -121,13 +121,15 @@ fn remove(backup: &Path) -> io::Result<()> {
             _ => {}
         }
     }
+    // After a power cut the manifest may be there and the files not.
+    fs::File::open(backup)?.sync_all()?;
     fs::remove_dir_all(backup)
 }
 
 /// The scheduled backups of a directory.
 #[derive(Debug, Default)]
 struct Scheduled {
-    /// Whole ones, with their times.
+    /// Whole ones, with their times: one of the two files of the manifest is there.
     whole: Vec<(Timestamp, PathBuf)>,
     /// Those without a manifest.
     incomplete: Vec<PathBuf>,
@@ -147,7 +149,8 @@ impl Scheduled {
             if !entry.file_type()?.is_dir() {
                 continue;
             }
-            if entry.path().join(MANIFEST).try_exists()? {
+            let has = |name| entry.path().join(name).try_exists();
+            if has(MANIFEST)? || has(MANIFEST_COPY)? {
                 scheduled.whole.push((time, entry.path()));
             } else {
                 scheduled.incomplete.push(entry.path());

@@ -64,6 +64,12 @@ fn the_newest_backups_and_those_of_operators_are_kept() {
     backup(dir.path(), "scheduled-2038-01-01T00-00-00Z");
     fs::create_dir_all(dir.path().join(at("05-00-00")).join("journal")).unwrap();
     fs::write(dir.path().join(at("00-00-00")), "a file").unwrap();
+    // One with the copy of its manifest alone is whole.
+    fs::rename(
+        dir.path().join(at("03-00-00")).join(MANIFEST),
+        dir.path().join(at("03-00-00")).join(MANIFEST_COPY),
+    )
+    .unwrap();
     let (made, fails) = (Arc::default(), Arc::new(AtomicU64::new(1)));
     let backups = backups(dir.path(), &made, &fails);
     let schedule =
