@@ -129,11 +129,13 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use duly_store::conformance::ManualClock;
+
     use super::*;
 
     #[test]
     fn work_that_has_ended_or_is_short_does_not_hang() {
-        let progress = Progress::new(Arc::new(crate::SystemClock));
+        let progress = Progress::new(Arc::new(ManualClock::default()));
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), None);
         let guard = progress.working(&progress.sync);
         assert_eq!(progress.stalled(&progress.sync, Duration::ZERO), Some(0));

@@ -155,6 +155,11 @@ impl FaultyDisk {
         std::mem::take(&mut *self.seen.lock())
     }
 
+    /// Returns `true` if this operation came since the last [`Self::take_seen`].
+    pub(crate) fn has_seen(&self, operation: Operation) -> bool {
+        self.seen.lock().iter().any(|place| place.operation == operation)
+    }
+
     /// Makes the next operation at this place hang.
     pub(crate) fn hang(&self, place: &Place) {
         self.hangs.0.lock().plan = Some(place.clone());

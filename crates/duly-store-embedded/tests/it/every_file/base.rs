@@ -7,6 +7,7 @@ use duly_store_embedded::{
     EmbeddedStore,
     disk::{Disk, Operation, SimDisk},
 };
+use rustix::fs::statvfs;
 use tempfile::TempDir;
 
 use crate::{
@@ -66,10 +67,12 @@ pub(super) fn bases() -> [Base; 3] {
     [base("data", files, data), backup, killed]
 }
 
-/// Makes a temporary directory, in memory if there is one there: a sync of a disk takes long.
+/// Makes a temporary directory, in memory if there is room: a sync of a disk takes long, and containers have 64 MB.
 pub(crate) fn tempdir() -> TempDir {
-    let in_memory = tempfile::tempdir_in("/dev/shm");
-    in_memory.or_else(|_| tempfile::tempdir()).expect("a directory")
+    const MEMORY: &str = "/dev/shm";
+    let has_room = statvfs(MEMORY).is_ok_and(|space| space.f_bavail * space.f_frsize >= 1 << 30);
+    let in_memory = if has_room { tempfile::tempdir_in(MEMORY).ok() } else { None };
+    in_memory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"))
 }
 
 fn reopened(disk: &FaultyDisk, clock: &ManualClock) -> EmbeddedStore {
