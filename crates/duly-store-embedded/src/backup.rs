@@ -271,7 +271,7 @@ pub(crate) fn copy(
 
 /// Makes all files durable, and then writes the manifest, which makes them a store. `tail` is the end of the journal.
 fn publish(disk: &RealDisk, manifest: &Manifest, tail: Tail) -> Result<(), BackupError> {
-    let mark: &[u8] = if tail == Tail::Closed { b"" } else { b"without a closing frame\n" };
+    let mark = if tail == Tail::Closed { b"" } else { manifest::OPEN_MARK };
     let file = disk.create(manifest::RESTORED)?;
     file.write_at(0, mark).and_then(|()| file.sync_all())?;
     for dir in DIRS.into_iter().chain([""]) {

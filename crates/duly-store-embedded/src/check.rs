@@ -71,6 +71,12 @@ pub fn check_disk(
         Err(error) => return Err(error),
     };
     let restored = manifest::restored_tail(disk.as_ref())?;
+    if manifest::is_mark_damaged(disk.as_ref())? {
+        let (file, what) = (manifest::RESTORED.to_owned(), "no release writes this".to_owned());
+        let means =
+            "the journal must end with a closing frame; nothing else is read from this file";
+        report.find(Finding { file, offset: 0, what, means });
+    }
     check_files(disk, (manifest, restored), report, clock, progress)
 }
 

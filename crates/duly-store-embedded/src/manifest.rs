@@ -19,7 +19,7 @@
 //!    one of them is complete at every moment, and both hold the same before any frame is written.
 //! 2. An existing file is written in place, so a start needs no free block and no free inode. A file
 //!    that is missing or too short is written under another name, synced and renamed.
-//! 3. Of two complete files the one with the later epoch counts.
+//! 3. Of two complete files the one with the later epoch counts. The features of both count within one epoch.
 //! 4. The 76 bytes keep this layout in every later version, so that an older build can say what it
 //!    cannot read. Bytes behind them are for later versions and are ignored.
 
@@ -45,8 +45,10 @@ pub(crate) const NAME: &str = "MANIFEST";
 /// Name of its copy.
 pub(crate) const COPY: &str = "MANIFEST.copy";
 /// A file that marks a directory as restored from a backup. The next start pauses every namespace,
-/// durably, and removes the file. It is empty if the journal ends with a closing frame.
+/// durably, and removes the file. It is empty if the journal ends with a closing frame, and holds [`OPEN_MARK`] if not.
 pub(crate) const RESTORED: &str = "RESTORED";
+/// Content of [`RESTORED`] if the journal ends without a closing frame.
+pub(crate) const OPEN_MARK: &[u8] = b"without a closing frame\n";
 const TEMPORARY: &str = "MANIFEST.tmp";
 const MAGIC: &[u8; 8] = b"DULYMAN\n";
 const BYTES: usize = 76;
@@ -78,9 +80,24 @@ fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
 /// Returns the end of the journal of a backup, or of a directory that was restored and not started since; `None` for
 /// any other directory.
 pub(crate) fn restored_tail(disk: &dyn Disk) -> disk::Result<Option<Tail>> {
-    match disk.open(RESTORED).and_then(|file| file.is_empty()) {
-        Ok(true) => Ok(Some(Tail::Closed)),
-        Ok(false) => Ok(Some(Tail::Open)),
+    let tail = |mark: Vec<u8>| if mark == OPEN_MARK { Tail::Open } else { Tail::Closed };
+    Ok(read_mark(disk)?.map(tail))
+}
+
+/// Returns `true` if [`RESTORED`] holds what no build writes.
+pub(crate) fn is_mark_damaged(disk: &dyn Disk) -> disk::Result<bool> {
+    Ok(read_mark(disk)?.is_some_and(|mark| !mark.is_empty() && mark != OPEN_MARK))
+}
+
+/// Returns the beginning of [`RESTORED`]; `None` if there is none.
+fn read_mark(disk: &dyn Disk) -> disk::Result<Option<Vec<u8>>> {
+    let read = disk.open(RESTORED).and_then(|file| {
+        let mut mark = vec![0; file.len()?.min(64) as usize];
+        file.read_exact_at(0, &mut mark)?;
+        Ok(mark)
+    });
+    match read {
+        Ok(mark) => Ok(Some(mark)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
@@ -144,7 +161,11 @@ impl Manifest {
                 );
                 return Err(damaged(&what));
             }
-            (Ok(file), Ok(copy)) => kept(if file.epoch >= copy.epoch { file } else { copy }, None),
+            // A file from before the first key may have been put back.
+            (Ok(file), Ok(copy)) if file.epoch == copy.epoch => {
+                kept(Self { features: file.features | copy.features, ..file }, None)
+            }
+            (Ok(file), Ok(copy)) => kept(if file.epoch > copy.epoch { file } else { copy }, None),
             // Older builds keep no copy.
             (Ok(file), Err(ManifestFault::Missing)) => kept(file, None),
             (Ok(file), Err(fault)) => kept(file, Some((COPY, fault.to_string()))),

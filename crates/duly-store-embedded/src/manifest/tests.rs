@@ -141,6 +141,31 @@ fn p1_damage_to_one_of_the_two_files_costs_nothing() {
 }
 
 #[test]
+fn an_earlier_file_of_one_epoch_takes_no_feature_away() {
+    for name in [NAME, COPY] {
+        let disk = written(1, &Manifest { features: format::KEYS, ..MANIFEST });
+        disk.open(name).expect("there").write_at(0, &MANIFEST.encode()).expect("written");
+        let found = Manifest::read(&disk).expect("whole").expect("there");
+        assert_eq!(found.features, format::KEYS, "{name}");
+    }
+}
+
+#[test]
+fn only_the_exact_mark_is_an_open_end() {
+    let of = |mark: &[u8]| {
+        let disk = SimDisk::new(1);
+        disk.create(RESTORED).expect("made").write_at(0, mark).expect("written");
+        let tail = restored_tail(&disk).expect("read").expect("there");
+        (tail, is_mark_damaged(&disk).expect("read"))
+    };
+    assert_eq!(of(b""), (Tail::Closed, false));
+    assert_eq!(of(OPEN_MARK), (Tail::Open, false));
+    for other in [b"x".as_slice(), &[OPEN_MARK, b"x"].concat()] {
+        assert_eq!(of(other), (Tail::Closed, true));
+    }
+}
+
+#[test]
 fn p10_it_is_replaced_without_a_free_byte_or_inode() {
     let disk = written(1, &MANIFEST);
     disk.set_free_bytes(0);

@@ -304,9 +304,12 @@ fn p1_a_backup_that_is_cut_is_refused() {
     assert!(copied.success());
     let report = check(&cut, &mut |_| {}).expect("it can be checked");
     assert!(report.is_clean() && report.tail != Tail::Closed, "{report}");
-    fs::write(cut.join("RESTORED"), "").expect("written");
-    let report = check(&cut, &mut |_| {}).expect("it can be checked");
-    assert!(report.to_string().contains("lacks the closing frame"), "{report}");
+    for (mark, is_named) in [("a mark of no release", true), ("", false)] {
+        fs::write(cut.join("RESTORED"), mark).expect("written");
+        let report = check(&cut, &mut |_| {}).expect("it can be checked");
+        assert!(report.to_string().contains("lacks the closing frame"), "{report}");
+        assert_eq!(report.to_string().contains("no release writes this"), is_named, "{report}");
+    }
     let refused = restore(&cut, &dir.path().join("new"), &mut |_| {}).expect_err("refused");
     assert!(refused.to_string().contains("lacks the closing frame"), "{refused}");
 }
