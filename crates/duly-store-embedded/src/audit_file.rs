@@ -4,7 +4,7 @@
 //! (`json_file.rs`). A backup does not contain it. If both files are damaged nothing stops: it is logged, and the log
 //! begins again.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{Millis, env::Clock};
 use duly_store::{AuditEntries, AuditEntry, AuditId, Error};
@@ -31,10 +31,16 @@ const PAIR: JsonPair =
 #[serde(transparent)]
 struct Lines(Vec<(String, String)>);
 
-/// The newest entry, and the number of entries: the clock may have stepped back.
+/// The newest entry, and the number of entries. The clock may have stepped back, so an earlier file may count: no entry
+/// of the other one is lost.
 impl Versioned for Lines {
     fn version(&self) -> impl Ord + use<> {
         (self.0.last().map(|(id, _)| id.clone()), self.0.len())
+    }
+
+    fn merged(self, other: Self) -> Self {
+        let all: BTreeMap<_, _> = self.0.into_iter().chain(other.0).collect();
+        Self(all.into_iter().collect())
     }
 }
 
@@ -143,6 +149,14 @@ mod tests {
             damage(name);
             assert_eq!(open().page(None, 10).len(), 2, "{name}");
         }
+        // Each file lacks an entry, as after a clock that stepped back.
+        for (name, n) in [(NAME, 3), (COPY, 4)] {
+            let lines = Lines(vec![(entry(n).id.to_string(), entry(n).line)]);
+            std::fs::write(directory.path().join(name), PAIR.encode(&lines, 0)).unwrap();
+        }
+        assert_eq!(open().page(None, 10).len(), 2);
+        damage(NAME);
+        assert_eq!(open().page(None, 10).len(), 2, "both are written again");
         [NAME, COPY].into_iter().for_each(damage);
         assert!(open().page(None, 10).is_empty());
         open().append(vec![entry(3)]).unwrap();

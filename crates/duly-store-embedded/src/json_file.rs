@@ -15,7 +15,7 @@
 //!    every moment.
 //! 3. Of two whole files the one with the later version counts, so a file that was put back from an earlier time undoes
 //!    nothing. Of two with one version the file counts, not its copy. An older build, which keeps no copy, changes the
-//!    file alone.
+//!    file alone. A value may keep parts of the other file ([`Versioned::merged`]).
 
 use std::cmp::Ordering;
 
@@ -36,6 +36,15 @@ const BYTES_MAX: u64 = 256 << 20;
 pub(crate) trait Versioned {
     /// Returns a version that grows with each change.
     fn version(&self) -> impl Ord + use<Self>;
+
+    /// Returns the value with what the other file, which does not count, has besides.
+    #[must_use]
+    fn merged(self, _other: Self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
 }
 
 /// A file of a pair: the value with its JSON, or the damage.
@@ -106,14 +115,15 @@ impl JsonPair {
         let (file, copy) = (self.name, self.copy);
         let kept = match (of_file, of_copy) {
             (Some(Ok((of_file, file_json))), Some(Ok((of_copy, copy_json)))) => {
-                let older = |other| format!("it is older than {other}");
+                let older = |other| format!("it is older than {other}, as after a crash");
                 let order = of_file.version().cmp(&of_copy.version());
                 let (value, fault) = match order {
-                    Ordering::Less => (of_copy, Some((file, older(copy)))),
-                    Ordering::Greater => (of_file, Some((copy, older(file)))),
+                    Ordering::Less => (of_copy.merged(of_file), Some((file, older(copy)))),
+                    Ordering::Greater => (of_file.merged(of_copy), Some((copy, older(file)))),
                     Ordering::Equal if file_json == copy_json => (of_file, None),
                     Ordering::Equal => {
-                        (of_file, Some((copy, format!("it has not the content of {file}"))))
+                        let what = format!("it has not the content of {file}");
+                        (of_file.merged(of_copy), Some((copy, what)))
                     }
                 };
                 Kept { value: Some(Ok(value)), faults: fault.into_iter().collect() }
@@ -159,17 +169,21 @@ impl JsonPair {
         }
     }
 
-    /// Writes a damaged, older or missing file again from the other one, if it can. Returns these files.
+    /// Writes a damaged, older or missing file again from the other one, if it can. Returns these files for a report.
     pub(crate) fn heal<T: Serialize + DeserializeOwned + Versioned>(
         self,
         disk: &dyn Disk,
     ) -> disk::Result<Vec<(&'static str, String)>> {
-        match self.load::<T>(disk)? {
-            Kept { value: Some(Ok(value)), faults } if !faults.is_empty() => {
-                self.save(disk, &value).map(|_| faults)
-            }
-            _ => Ok(Vec::new()),
+        let kept = self.load::<T>(disk)?;
+        match &kept.value {
+            Some(Ok(value)) if !kept.faults.is_empty() => self.save(disk, value)?,
+            _ => return Ok(Vec::new()),
+        };
+        let findings: Vec<_> = kept.findings(self.copy).collect();
+        if findings.is_empty() {
+            tracing::info!(file = self.copy, "copy written; an older release keeps none");
         }
+        Ok(findings)
     }
 
     /// Writes both files, durably. Returns the bytes of both.

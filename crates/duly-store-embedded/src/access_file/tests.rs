@@ -280,6 +280,7 @@ fn files_of_an_older_build_are_read_and_written_twice() {
     let found = load(&disk).unwrap().unwrap();
     disk.remove(COPY).unwrap();
     disk::replace(&disk, [TEMPORARY, NAME], &PAIR.encode(&found, 0)).unwrap();
+    assert_eq!(PAIR.heal::<AccessRecords>(&disk).unwrap(), [], "no line says to check the disk");
     let store = open(&disk).unwrap();
     assert_eq!(records(&store).keys.len(), 2);
     drop(store);
