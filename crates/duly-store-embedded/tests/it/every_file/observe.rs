@@ -44,10 +44,12 @@ impl Content {
     }
 }
 
-/// Returns the keys, but for the mark of a restore.
+/// Returns the keys, but for the mark of a restore and its version.
 fn keys(store: &EmbeddedStore) -> Option<AccessRecords> {
     let mut records = wait(store.read_access(u64::MAX)).expect("keys are in memory");
-    records.iter_mut().for_each(|records| records.restore = RestoreState::None);
+    for records in &mut records {
+        (records.restore, records.version) = (RestoreState::None, 0);
+    }
     records
 }
 
