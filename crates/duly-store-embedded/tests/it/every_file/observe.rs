@@ -47,7 +47,7 @@ impl Content {
 /// Returns the keys, but for the mark of a restore and its version.
 fn keys(store: &EmbeddedStore) -> Option<AccessRecords> {
     let mut records = wait(store.read_access(u64::MAX)).expect("keys are in memory");
-    for records in &mut records {
+    if let Some(records) = &mut records {
         (records.restore, records.version) = (RestoreState::None, 0);
     }
     records
