@@ -63,6 +63,11 @@ fn is_the_same(mut before: Snapshot, mut after: Snapshot, now: Timestamp, what: 
     same.unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
 }
 
+/// Returns `true` if a frame that found no space delays this call.
+fn is_held_up(error: &Error) -> bool {
+    matches!(error, Error::Unavailable { reason, .. } if reason.contains("the journal waits for disk space"))
+}
+
 fn is_full(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(Refusal::Exhausted { .. }))
 }
@@ -162,12 +167,19 @@ impl Course {
     }
 
     /// Returns the contents. If the store met the full disk in its own work, opens it again first:
-    /// expired times are written with the next call.
+    /// expired times are written with the next call. A frame of this work that found no space is tried again.
     fn read_all(&mut self) -> All {
-        if let Err(error) = wait(self.stage.store().list_namespaces(None, 1)) {
-            assert!(matches!(error, Error::InDoubt { .. }), "{error}");
-            self.stage.restart_crashed();
-            self.in_doubt += 1;
+        match wait(self.stage.store().list_namespaces(None, 1)) {
+            Ok(_) => {}
+            Err(error) if is_held_up(&error) => {
+                self.stage.clock.advance(Millis::from_ms(100));
+                self.unavailable += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::InDoubt { .. }), "{error}");
+                self.stage.restart_crashed();
+                self.in_doubt += 1;
+            }
         }
         known(self.stage.store())
     }
@@ -189,13 +201,13 @@ impl Course {
                     self.all_else_goes_on(what);
                 }
             }
-            Err(Error::Unavailable { reason, .. }) => {
+            Err(error @ Error::Unavailable { .. }) => {
                 // A verdict that writes a payload again may not fit the rest of the segment. A frame
                 // that found no space is tried again after a tenth of a second, and delays the following
                 // calls.
-                let is_held_up = reason.contains("the journal waits for disk space");
-                let is_full = is_held_up || reason.contains("the disk is full");
-                assert!(is_full, "{what}: {step:.200?}: {reason}");
+                let is_held_up = is_held_up(&error);
+                let is_full = is_held_up || error.to_string().contains("the disk is full");
+                assert!(is_full, "{what}: {step:.200?}: {error}");
                 if is_held_up {
                     self.stage.clock.advance(Millis::from_ms(100));
                 }
