@@ -43,8 +43,7 @@ struct Pages<Q, T, F> {
 }
 
 impl<T: Send + 'static> Listing<T> {
-    /// Lists the items of all pages, from the first request on. Holds one page in memory at a
-    /// time.
+    /// Lists the items of all pages, from the first request on. Holds one page in memory at a time.
     pub(crate) fn of_pages<Q, F, Fut>(client: Client, first: Result<Q>, read_page: F) -> Self
     where
         Q: Send + 'static,

@@ -31,8 +31,8 @@ const PAIR: JsonPair =
 #[serde(transparent)]
 struct Lines(Vec<(String, String)>);
 
-/// The newest entry, and the number of entries. The clock may have stepped back, so an earlier file may count: no entry
-/// of the other one is lost.
+/// The version is the id of the newest entry, then the number of entries. After a step of the clock the earlier of the two
+/// files may have the higher version, so the entries of both are kept.
 impl Versioned for Lines {
     fn version(&self) -> impl Ord + use<> {
         (self.0.last().map(|(id, _)| id.clone()), self.0.len())

@@ -35,8 +35,8 @@ pub struct Namespace {
     pub created_at: Timestamp,
     /// The time of the last change of its settings.
     pub updated_at: Timestamp,
-    /// `true`: the shard that decides about the namespace was unavailable, and the settings are those of
-    /// another, which may be one change behind. A change must not start from them.
+    /// `true`: the coordinator shard of the namespace was unavailable, and the settings are those of another
+    /// shard, which may be one change behind. A change must not start from them.
     pub maybe_outdated: bool,
 }
 

@@ -60,21 +60,18 @@ pub(super) fn check(sources: &[File], allowed: &[(&str, &str)]) -> Vec<Complaint
             let known = left.iter_mut().find(|(owner, known)| {
                 *owner == name && cycle.iter().any(|module| known.contains(module))
             });
-            let (new, path): (Vec<_>, _) = match known {
-                Some((_, known)) => {
-                    let new = cycle.iter().filter(|it| !known.contains(it)).copied().collect();
-                    known.retain(|it| !cycle.contains(it));
-                    (new, format!("{folder}/src"))
-                }
-                None => (cycle.clone(), format!("{folder}/src")),
-            };
+            let mut new = cycle.clone();
+            if let Some((_, known)) = known {
+                new.retain(|it| !known.contains(it));
+                known.retain(|it| !cycle.contains(it));
+            }
             if !new.is_empty() {
                 let text = format!(
                     "the imports of the modules {} form a cycle with {}: move what both need to where both can use it",
                     cycle.join(", "),
                     new.join(", ")
                 );
-                complaints.push(Complaint::about(&path, text));
+                complaints.push(Complaint::about(&format!("{folder}/src"), text));
             }
         }
     }

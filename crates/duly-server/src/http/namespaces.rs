@@ -323,15 +323,15 @@ impl App {
         Ok(namespace)
     }
 
-    /// Returns a namespace whose settings are those of the shard that decides about it.
+    /// Returns a namespace with the settings that its coordinator shard has.
     pub(crate) async fn present_namespace(
         &self,
         name: NamespaceName,
     ) -> Result<Namespace, Problem> {
         let found = self.namespace(name).await?;
         if found.maybe_outdated {
-            let detail = "the shard that decides about this namespace is unavailable, and the settings of \
-                          the others may be one change behind: nothing was done";
+            let detail = "the coordinator shard of this namespace is unavailable, and the settings in the \
+                          other shards may be one change behind: nothing was done";
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
         Ok(found)

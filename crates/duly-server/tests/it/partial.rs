@@ -118,7 +118,7 @@ async fn changes_by_a_list_need_every_shard() {
     }
 }
 
-/// A store whose shard that decides about namespaces is unavailable, and whose others are a change behind.
+/// A store whose coordinator shards are unavailable, and whose other shards are one change behind.
 #[derive(Debug)]
 struct OutdatedStore(Arc<dyn Store>);
 

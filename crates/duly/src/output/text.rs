@@ -55,13 +55,13 @@ pub(crate) fn one_line(document: &str) -> String {
 /// Returns the warning that a result is without the timers of these shards; `None` if there are none.
 pub(crate) fn incomplete(unavailable_shards: &[u32]) -> Option<String> {
     let list: Vec<_> = unavailable_shards.iter().map(u32::to_string).collect();
-    let (shards, are) = match &list[..] {
+    let (shards, their) = match &list[..] {
         [] => return None,
-        [one] => (format!("shard {one}"), "is"),
-        more => (format!("shards {}", more.join(", ")), "are"),
+        [one] => (format!("shard {one} is"), "its"),
+        more => (format!("shards {} are", more.join(", ")), "their"),
     };
     Some(format!(
-        "{shards} {are} unavailable: the result is without the timers there; `duly health` gives the reason"
+        "{shards} unavailable: {their} timers are missing from the result; `duly health` gives the reason"
     ))
 }
 

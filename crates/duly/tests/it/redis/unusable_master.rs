@@ -251,11 +251,7 @@ fn says_what_is_missing(node: &Server, fault: Fault) {
         assert_eq!(page["unavailable_shards"], stats["unavailable_shards"], "{page}");
         let listed = node.run(&["list", namespace]);
         assert_eq!(listed.code, Some(0), "{}", listed.stderr);
-        assert!(
-            listed.stderr.contains("the result is without the timers there"),
-            "{}",
-            listed.stderr
-        );
+        assert!(listed.stderr.contains("timers are missing from the result"), "{}", listed.stderr);
     }
 }
 
