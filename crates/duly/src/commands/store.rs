@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use duly_api::cluster::{Backup, BackupMade, Repair, Repaired, RepairedShard};
 use duly_store_embedded::{
     OpenError, access_file,
@@ -65,14 +65,10 @@ enum Action {
     ///
     /// After all masters came back with older data, running nodes know newer keys and tenants. They refuse
     /// changes until an administrator decides at one of them with --keys.
+    #[command(group(ArgGroup::new("repaired").args(["shards", "keys"]).required(true).multiple(true)))]
     Repair {
         /// Numbers of the shards, as in the error
-        #[arg(
-            long = "shard",
-            value_name = "N,…",
-            required_unless_present = "keys",
-            value_delimiter = ','
-        )]
+        #[arg(long = "shard", value_name = "N,…", value_delimiter = ',')]
         shards: Vec<u16>,
         /// Remedy for keys and tenants that were rolled back
         #[arg(long, value_name = "REMEDY", conflicts_with = "config")]

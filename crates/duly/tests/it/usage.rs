@@ -50,6 +50,8 @@ fn invalid_arguments_exit_2_and_name_allowed_values() {
         (vec!["shedule", "n"], vec!["'schedule'"]),
         (vec!["list", "n", "--limt", "5"], vec!["'--limit'"]),
         (vec!["namespace", "secret", "set", "n"], vec!["--file"]),
+        (vec!["store", "repair"], vec!["--shard", "--keys"]),
+        (vec!["store", "repair", "--keys", "undo"], vec!["write-back", "accept"]),
         (vec!["completions"], vec!["<SHELL>"]),
         (vec!["man"], vec!["--dir"]),
     ] {
