@@ -325,7 +325,7 @@ pub struct AuditRecord {
     pub address: Option<String>,
     /// `http` or `grpc`.
     pub protocol: String,
-    /// The operation: method and route, or the method of gRPC.
+    /// Name of the operation, which is its `operationId` in the OpenAPI document; the same over HTTP and gRPC.
     pub operation: String,
     /// The action that the operation needs; absent if it needs none of them alone.
     pub action: Option<String>,

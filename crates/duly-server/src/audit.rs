@@ -14,6 +14,7 @@
 //! 4. The store has only what administrators have done, and only if keys are required. Calls that were refused
 //!    or not admitted are not there, for the same reason.
 
+mod entries;
 mod file;
 
 use std::{
@@ -32,12 +33,15 @@ use duly_store::{AuditEntry, AuditId, Store};
 use http::StatusCode;
 use metrics::counter;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
+use self::entries::{StoreMessage, keep};
 use crate::{
-    auth::{Identity, Rule},
-    call::{self, CallNotes, SharedNotes},
-    config::AuditLevel,
+    auth::Identity,
+    call::{Admitted, CallNotes, SharedNotes},
+    operations::{CallKind, Operation, Right},
     problem::Problem,
 };
 
@@ -49,14 +53,23 @@ const UNKNOWN_MAX: u32 = 100;
 const CANCELLED: u16 = 499;
 /// Entries that wait for the store.
 const ENTRIES_MAX: usize = 10_000;
-/// Time in which entries are gathered before they are written to the store.
-const GATHER: Duration = Duration::from_millis(200);
-/// Time until entries that could not be written are tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Operations that can revoke a key.
-const REVOCATIONS: [&str; 2] = ["DELETE /v1/keys/{id}", "PATCH /v1/keys/{id}"];
+const REVOCATIONS: [&str; 2] = ["delete_key", "patch_key"];
 /// Longest wait for the last lines at the end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Calls that get a line in the audit log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditLevel {
+    /// Changes, and refusals for want of a valid key or a right.
+    #[default]
+    Changes,
+    /// These refusals.
+    Denied,
+    /// Every call that needs a key.
+    All,
+}
 
 /// Options of the audit log.
 #[derive(Debug, Clone)]
@@ -97,22 +110,12 @@ enum FileMessage {
     Flush(oneshot::Sender<()>),
 }
 
-/// A message to the task of the store.
-#[derive(Debug)]
-enum StoreMessage {
-    Entry(AuditEntry),
-    /// Replies when everything before it is written.
-    Flush(oneshot::Sender<()>),
-}
-
 /// A call as it begins.
 pub(crate) struct CallFacts {
     /// `http` or `grpc`.
     pub(crate) protocol: &'static str,
-    /// Method and route, or the method of gRPC.
-    pub(crate) operation: String,
-    /// `true`: it may change something.
-    pub(crate) is_change: bool,
+    /// The operation.
+    pub(crate) operation: &'static Operation,
     /// The address of the caller.
     pub(crate) address: Option<IpAddr>,
     /// The caller, if it has a key; also if the call is denied.
@@ -143,10 +146,6 @@ pub(crate) struct AuditedCall {
 pub(crate) struct StreamStep<'a> {
     /// `http` or `grpc`.
     pub(crate) protocol: &'static str,
-    /// Method and route, or the method of gRPC.
-    pub(crate) operation: &'static str,
-    /// The right that it needs.
-    pub(crate) action: Action,
     /// The namespace, as far as it was read.
     pub(crate) namespace: Option<&'a NamespaceName>,
     /// Timers or verdicts of the step.
@@ -206,19 +205,20 @@ impl Audit {
     pub(crate) fn begin(
         &self,
         is_keyed: bool,
-        rule: Rule,
+        right: Right,
         facts: impl FnOnce() -> CallFacts,
     ) -> Result<Option<AuditedCall>, Problem> {
-        let may_be_kept = is_keyed && is_administrative(rule) && self.0.entries.is_some();
-        if rule == Rule::Open || self.0.file.is_none() && !may_be_kept {
+        let may_be_kept = is_keyed && is_administrative(right) && self.0.entries.is_some();
+        if right == Right::Open || self.0.file.is_none() && !may_be_kept {
             return Ok(None);
         }
         let facts = facts();
-        let is_administrative = may_be_kept && facts.is_change;
-        let is_transfer = rule == Rule::Needs(Action::Transfer);
+        let is_change = facts.operation.kind == CallKind::Change;
+        let is_administrative = may_be_kept && is_change;
+        let is_transfer = right == Right::Needs(Action::Transfer);
         let has_line = match self.0.level {
             AuditLevel::All => true,
-            AuditLevel::Changes => facts.is_change || is_transfer,
+            AuditLevel::Changes => is_change || is_transfer,
             AuditLevel::Denied => false,
         };
         let mut notes = CallNotes::default();
@@ -229,7 +229,7 @@ impl Audit {
                     .and_then(|()| file.clone().try_reserve_owned().map_err(|_| unwritable()));
                 match reserved {
                     Ok(permit) => Some(permit),
-                    Err(_) if REVOCATIONS.contains(&&*facts.operation) => {
+                    Err(_) if REVOCATIONS.contains(&facts.operation.name) => {
                         notes.may_only_revoke = true;
                         None
                     }
@@ -238,18 +238,14 @@ impl Audit {
             }
             _ => None,
         };
-        let action = match rule {
-            Rule::Needs(action) => Some(action.as_str().to_owned()),
-            Rule::Open | Rule::AnyKey | Rule::NeedsAll => None,
-        };
         let record = AuditRecord {
             time: facts.now.into(),
             key: facts.identity.as_ref().map(|identity| identity.key.to_string()),
             subject: facts.identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
             address: address_of(facts.address),
             protocol: facts.protocol.to_owned(),
-            operation: facts.operation,
-            action,
+            operation: facts.operation.name.to_owned(),
+            action: action_of(right),
             namespace: None,
             target: None,
             items: None,
@@ -284,11 +280,11 @@ impl Audit {
     }
 
     /// Records a step of a stream, such as a message with verdicts: its call ends much later.
-    pub(crate) fn note_step(&self, step: &StreamStep<'_>, now: Timestamp) {
+    pub(crate) fn note_step(&self, admitted: &Admitted, step: &StreamStep<'_>, now: Timestamp) {
         if self.0.file.is_none() || self.0.level == AuditLevel::Denied && !step.is_denied {
             return;
         }
-        let caller = call::caller();
+        let (operation, caller) = (admitted.operation(), admitted.caller());
         let identity = caller.identity();
         let (outcome, status) = match step {
             StreamStep { is_denied: true, .. } => ("denied", StatusCode::OK),
@@ -301,8 +297,8 @@ impl Audit {
             subject: identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
             address: address_of(caller.address()),
             protocol: step.protocol.to_owned(),
-            operation: step.operation.to_owned(),
-            action: Some(step.action.as_str().to_owned()),
+            operation: operation.name.to_owned(),
+            action: action_of(operation.right),
             namespace: step.namespace.map(ToString::to_string),
             target: None,
             items: Some(step.items as u64).filter(|items| *items > 0),
@@ -436,47 +432,23 @@ fn line_of(record: &AuditRecord) -> Vec<u8> {
     line
 }
 
-/// Returns `true` for the operations of administrators.
-const fn is_administrative(rule: Rule) -> bool {
-    match rule {
-        Rule::Needs(action) => matches!(
-            action,
-            Action::Operate | Action::Namespace | Action::Transfer | Action::Store | Action::Keys
-        ),
-        Rule::NeedsAll => true,
-        Rule::Open | Rule::AnyKey => false,
+/// Returns the name of the action that an operation needs.
+fn action_of(right: Right) -> Option<String> {
+    match right {
+        Right::Needs(action) => Some(action.as_str().to_owned()),
+        Right::Open | Right::AnyKey | Right::NeedsAll => None,
     }
 }
 
-/// Writes entries to the store until the server ends.
-async fn keep(mut queue: mpsc::Receiver<StoreMessage>, store: Arc<dyn Store>) {
-    let (mut entries, mut flushed) = (Vec::new(), Vec::new());
-    while let Some(first) = queue.recv().await {
-        if matches!(first, StoreMessage::Entry(_)) {
-            tokio::time::sleep(GATHER).await;
-        }
-        let mut next = Some(first);
-        while let Some(message) = next {
-            match message {
-                StoreMessage::Entry(entry) => entries.push(entry),
-                StoreMessage::Flush(reply) => flushed.push(reply),
-            }
-            next = queue.try_recv().ok();
-        }
-        let mut is_logged = false;
-        while !entries.is_empty()
-            && let Err(error) = store.append_audit(entries.clone()).await
-        {
-            if !std::mem::replace(&mut is_logged, true) {
-                tracing::warn!(%error, "audit entries not in the store yet; they are tried again");
-            }
-            tokio::time::sleep(RETRY_AFTER).await;
-        }
-        entries.clear();
-        for reply in flushed.drain(..) {
-            // No one waits any more if the server has ended.
-            let _unheard: Result<(), ()> = reply.send(());
-        }
+/// Returns `true` for the operations of administrators.
+const fn is_administrative(right: Right) -> bool {
+    match right {
+        Right::Needs(action) => matches!(
+            action,
+            Action::Operate | Action::Namespace | Action::Transfer | Action::Store | Action::Keys
+        ),
+        Right::NeedsAll => true,
+        Right::Open | Right::AnyKey => false,
     }
 }
 

@@ -48,20 +48,18 @@ use self::{
     proof::Proof,
     tokens::Tokens,
 };
-use crate::{problem::Problem, telemetry, tenants::Tenants};
+use crate::{operations::Right, problem::Problem, telemetry, tenants::Tenants};
 
 mod caller;
 mod failures;
 mod follow;
 mod proof;
-pub(crate) mod rules;
 pub(crate) mod tokens;
 
 pub(crate) use caller::{Caller, Holder};
 pub(crate) use failures::network_of;
 pub(crate) use follow::follow;
 pub(crate) use proof::{Identity, Peer, PeerCertificate};
-pub(crate) use rules::Rule;
 
 /// Begins the value of the header with a key.
 const SCHEME: &str = "bearer ";
@@ -205,10 +203,10 @@ impl Auth {
         self.0.guards_admin && self.is_required()
     }
 
-    /// Admits a call of an operation with this rule. Returns the caller too, also if the call is denied.
+    /// Admits a call of an operation that needs this right. Returns the caller too, also if the call is denied.
     pub(crate) fn admit(
         &self,
-        rule: Rule,
+        right: Right,
         headers: &HeaderMap,
         peer: Peer,
         now: Timestamp,
@@ -219,14 +217,14 @@ impl Auth {
         let address = peer.address;
         let caller = self.authenticate(headers, peer, now);
         let known = caller.as_ref().ok().cloned();
-        let admitted = match (rule, caller) {
-            (Rule::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
+        let admitted = match (right, caller) {
+            (Right::Open, caller) => Ok(caller.unwrap_or(Caller::Unidentified)),
             (_, Err(problem)) => Err(self.limited(problem, address)),
-            (Rule::AnyKey, caller) => caller,
-            (Rule::Needs(action), caller) => {
+            (Right::AnyKey, caller) => caller,
+            (Right::Needs(action), caller) => {
                 caller.and_then(|caller| caller.check(action).map(|()| caller))
             }
-            (Rule::NeedsAll, caller) => caller.and_then(|caller| {
+            (Right::NeedsAll, caller) => caller.and_then(|caller| {
                 Action::ALL.into_iter().try_for_each(|action| caller.check(action)).map(|()| caller)
             }),
         };

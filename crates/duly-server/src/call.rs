@@ -1,30 +1,29 @@
-//! The context of a call: its caller, its trace context, a notice for people beside the body of its response,
-//! and what the audit log says of it.
+//! A call that was admitted: its caller, its trace context, a notice for people beside the body of its response,
+//! and its notes for the audit log.
 //!
-//! The layer in front of all handlers sets it, for HTTP and gRPC alike. Work that goes on after the handler
-//! has returned, such as a stream, takes its scope along ([`Scope`]).
+//! [`crate::admission`] makes it, for HTTP and gRPC alike.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use axum::response::Response;
 use duly_api::trace;
-use duly_core::NamespaceName;
+use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
-use crate::auth::Caller;
+use crate::{
+    auth::Caller,
+    operations::{CallKind, Operation},
+    problem::Problem,
+};
 
 /// Name of the header with the notice.
 pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
-
-tokio::task_local! {
-    static CONTEXT: Context;
-}
-
-struct Context {
-    scope: Scope,
-    notice: Cell<Option<String>>,
-}
 
 /// The notes of a call, which the audit log reads when it ends.
 pub(crate) type SharedNotes = Arc<Mutex<CallNotes>>;
@@ -44,111 +43,146 @@ pub(crate) struct CallNotes {
     pub(crate) may_only_revoke: bool,
 }
 
-/// Notes something about the present call, if it is audited.
-pub(crate) fn note(note: impl FnOnce(&mut CallNotes)) {
-    let noted = |context: &Context| {
-        if let Some(notes) = &context.scope.notes {
-            note(&mut notes.lock());
-        }
-    };
-    CONTEXT.try_with(noted).ok();
-}
+/// An admitted call; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Admitted(Arc<Inner>);
 
-/// Returns `true` if the present call may do nothing but revoke a key.
-pub(crate) fn may_only_revoke() -> bool {
-    let noted = |context: &Context| {
-        context.scope.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
-    };
-    CONTEXT.try_with(noted).unwrap_or(false)
-}
-
-/// Returns the caller of the present call; outside of a call one who may do nothing.
-pub(crate) fn caller() -> Caller {
-    CONTEXT.try_with(|context| context.scope.caller.clone()).unwrap_or(Caller::Unidentified)
-}
-
-/// Returns the W3C trace context of the present call. A malformed one is left out.
-pub(crate) fn trace_parent() -> Option<Arc<str>> {
-    CONTEXT.try_with(|context| context.scope.trace_parent.clone()).ok().flatten()
-}
-
-/// Sets the notice of the response to the present call; outside of a call nothing happens.
-pub(crate) fn set_notice(text: String) {
-    CONTEXT.try_with(|context| context.notice.set(Some(text))).ok();
-}
-
-/// Runs the handler of a call, and adds its notice to the response.
-pub(crate) async fn run(scope: Scope, handler: impl Future<Output = Response>) -> Response {
-    let handler = async {
-        let mut response = handler.await;
-        let notice = CONTEXT.with(|context| context.notice.take());
-        if let Some(notice) = notice.and_then(|text| HeaderValue::try_from(text).ok()) {
-            response.headers_mut().insert(NOTICE, notice);
-        }
-        response
-    };
-    scope.run(handler).await
-}
-
-/// The parts of a context that work beside or after the handler of the call needs too.
-#[derive(Debug, Clone)]
-pub(crate) struct Scope {
+struct Inner {
+    operation: &'static Operation,
     caller: Caller,
     /// `None` if the call is not audited.
     notes: Option<SharedNotes>,
     trace_parent: Option<Arc<str>>,
+    notice: Mutex<Option<String>>,
+    /// `true`: the call changes nothing, as known by its kind, or as its handler finds out. Then its outcome is
+    /// never in doubt.
+    changes_nothing: AtomicBool,
 }
 
-impl Scope {
-    /// Creates the scope of a call with these headers.
-    pub(crate) fn new(caller: Caller, notes: Option<SharedNotes>, headers: &HeaderMap) -> Self {
+impl Admitted {
+    /// Creates an admitted call with these headers.
+    pub(crate) fn new(
+        operation: &'static Operation,
+        caller: Caller,
+        notes: Option<SharedNotes>,
+        headers: &HeaderMap,
+    ) -> Self {
         let text = headers.get("traceparent").and_then(|value| value.to_str().ok());
         let trace_parent = text.filter(|text| trace::is_proper(text)).map(Arc::from);
-        Self { caller, notes, trace_parent }
+        Self(Arc::new(Inner {
+            operation,
+            caller,
+            notes,
+            trace_parent,
+            notice: Mutex::default(),
+            changes_nothing: AtomicBool::new(operation.kind != CallKind::Change),
+        }))
     }
 
-    /// Returns the scope of the present call; outside of a call one of a caller who may do nothing.
-    pub(crate) fn current() -> Self {
-        CONTEXT.try_with(|context| context.scope.clone()).unwrap_or(Self {
-            caller: Caller::Unidentified,
-            notes: None,
-            trace_parent: None,
-        })
+    /// Returns the operation.
+    pub(crate) fn operation(&self) -> &'static Operation {
+        self.0.operation
     }
 
-    /// Runs a part of the call that the handler has left behind.
-    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
-        CONTEXT.scope(self.context(), work).await
+    /// Returns the caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.0.caller
     }
 
-    /// Runs work of the call on another thread.
-    pub(crate) fn run_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
-        CONTEXT.sync_scope(self.context(), work)
+    /// Returns the W3C trace context. A malformed one is left out.
+    pub(crate) fn trace_parent(&self) -> Option<&str> {
+        self.0.trace_parent.as_deref()
     }
 
-    fn context(&self) -> Context {
-        Context { scope: self.clone(), notice: Cell::new(None) }
+    /// Notes something for the audit log, if the call is audited.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut CallNotes)) {
+        if let Some(notes) = &self.0.notes {
+            note(&mut notes.lock());
+        }
+    }
+
+    /// Takes the notes that were made so far.
+    pub(crate) fn take_notes(&self) -> CallNotes {
+        self.0.notes.as_ref().map(|it| std::mem::take(&mut *it.lock())).unwrap_or_default()
+    }
+
+    /// Returns `true` if the call may do nothing but revoke a key.
+    pub(crate) fn may_only_revoke(&self) -> bool {
+        self.0.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
+    }
+
+    /// Sets the notice of the response.
+    pub(crate) fn set_notice(&self, text: String) {
+        *self.0.notice.lock() = Some(text);
+    }
+
+    /// Adds the notice to the head of the response.
+    pub(crate) fn write_notice_to(&self, headers: &mut HeaderMap) {
+        let notice = self.0.notice.lock().take();
+        if let Some(notice) = notice.and_then(|text| HeaderValue::try_from(text).ok()) {
+            headers.insert(NOTICE, notice);
+        }
+    }
+
+    /// Checks the right to an action.
+    pub(crate) fn check(&self, action: Action) -> Result<(), Problem> {
+        let checked = self.0.caller.check(action);
+        if checked.is_err() {
+            self.note(|notes| notes.is_denied = true);
+        }
+        checked
+    }
+
+    /// Checks that the caller may use a namespace.
+    pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
+        let checked = self.0.caller.check_namespace(name);
+        self.note(|notes| {
+            notes.namespace = Some(name.clone());
+            notes.is_denied |= checked.is_err();
+        });
+        checked
+    }
+
+    /// Notes that the call changes nothing, such as a dry run.
+    pub(crate) fn set_changes_nothing(&self) {
+        self.0.changes_nothing.store(true, Ordering::Release);
+    }
+
+    /// Returns the problem of a call that has no response `within` its time limit.
+    pub(crate) fn no_response(&self, within: &str) -> Problem {
+        no_response(self.0.changes_nothing.load(Ordering::Acquire), within)
     }
 }
 
-/// Takes what was noted of the present call so far.
-pub(crate) fn take_notes() -> CallNotes {
-    let take =
-        |context: &Context| context.scope.notes.as_ref().map(|it| std::mem::take(&mut *it.lock()));
-    CONTEXT.try_with(take).ok().flatten().unwrap_or_default()
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Admitted").field(&self.0.operation.name).finish()
+    }
+}
+
+/// Returns the problem of a call that has no response `within` its time limit.
+pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
+    let outcome = if changes_nothing {
+        "the call changes nothing: repeat it, and ask for less at a time if it lists or counts"
+    } else {
+        "it is not known whether the change was made: repeat the same call"
+    };
+    let detail = format!("no response {within}; {outcome}");
+    Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operations::UNKNOWN_PATH;
 
     #[test]
     fn only_a_proper_trace_context_travels() {
         let check = |text: &str, kept: bool| {
             let mut headers = HeaderMap::new();
             headers.insert("traceparent", text.parse().unwrap());
-            let scope = Scope::new(Caller::Unidentified, None, &headers);
-            assert_eq!(scope.run_blocking(trace_parent).is_some(), kept, "{text}");
+            let admitted = Admitted::new(&UNKNOWN_PATH, Caller::Unidentified, None, &headers);
+            assert_eq!(admitted.trace_parent().is_some(), kept, "{text}");
         };
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         check(&format!("00-{trace}-{span}-01"), true);
@@ -157,6 +191,5 @@ mod tests {
         check(&format!("00-{}-{span}-01", trace.to_uppercase()), false);
         check("00-1-2-3", false);
         check("", false);
-        assert_eq!(trace_parent(), None);
     }
 }

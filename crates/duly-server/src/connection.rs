@@ -29,7 +29,7 @@ pub(crate) use self::{
 };
 use crate::{
     auth::{Caller, Peer},
-    http::budget::Budget,
+    memory::budget::Budget,
     tenants::ConnectionSlot,
 };
 

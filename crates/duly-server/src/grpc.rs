@@ -1,20 +1,19 @@
 //! The gRPC interface: a file for each service, with one layer in front of all services.
 //!
 //! ```text
-//!   request ──► switch ──► edge (guard, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
+//!   request ──► switch ──► edge (admission, deadline, panics, metrics) ──► tonic ──► service ──► Store / node
 //!                │           inbound (size, memory)                                 │
 //!   response ◄───┴─── outbound (memory, hand-over) ◄── a message, or a Status ──────┘
 //! ```
 //!
 //! It shares the port and the rules of HTTP: the same guard, limits, memory budget and drain. Messages
-//! are those of [`duly_api`]. The checks of JSON check them too, and the functions of the HTTP handlers
-//! call the store. Start reading at [`router`], then the module `timers`.
+//! are those of [`duly_api`]. The checks of JSON check them too, and the functions of
+//! [`crate::service`] call the store. Start reading at [`router`], then the module `timers`.
 
 mod consume;
 mod edge;
 mod health;
 mod inbound;
-mod methods;
 mod namespaces;
 mod outbound;
 mod pull;
@@ -23,8 +22,6 @@ mod timers;
 
 #[cfg(test)]
 pub(crate) use consume::CONSUMERS_MAX;
-#[cfg(test)]
-pub(crate) use methods::paths as method_paths;
 
 use axum::{
     Router,
@@ -40,8 +37,9 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
 use crate::{
-    call,
-    http::{App, Problem, StartupState, batch::BATCH_BYTES_MAX},
+    call::Admitted,
+    problem::Problem,
+    service::{App, StartupState, items::BATCH_BYTES_MAX},
 };
 
 /// Most bytes of a response: no limit, because the memory budget bounds a page.
@@ -101,10 +99,21 @@ fn message_bytes_max(app: &App) -> usize {
     app.limits.body_bytes_max.min(BATCH_BYTES_MAX)
 }
 
+/// Returns the admitted call that the layer in front of the services has added.
+fn admitted_of<T>(request: &tonic::Request<T>) -> Result<Admitted, Problem> {
+    let admitted = request.extensions().get::<Admitted>().cloned();
+    admitted.ok_or_else(|| Problem::fault("a method ran without admission"))
+}
+
+/// Returns the admitted call and the message of a request.
+fn read<T>(request: tonic::Request<T>) -> Result<(Admitted, T), Problem> {
+    Ok((admitted_of(&request)?, request.into_inner()))
+}
+
 /// Parses the namespace of a message, and checks that the caller may use it.
-fn namespace(name: &str) -> Result<NamespaceName, Problem> {
+fn namespace(admitted: &Admitted, name: &str) -> Result<NamespaceName, Problem> {
     let name = NamespaceName::new(name)?;
-    call::caller().check_namespace(&name)?;
+    admitted.check_namespace(&name)?;
     Ok(name)
 }
 

@@ -1,41 +1,31 @@
 //! The HTTP interface: a file for each resource, with one layer in front of all handlers.
 //!
 //! ```text
-//!   request ──► switch ──► edge (guard, time limit, panics, metrics) ──► handler ──► Store / node
-//!                                                                           │
-//!   response ◄── JSON, or a Problem for every error ─────────────────────────┘
+//!   request ──► switch ──► edge (admission, time limit, panics, metrics) ──► handler ──► service
+//!                                                                               │
+//!   response ◄── JSON, or a Problem for every error ─────────────────────────────┘
 //! ```
 //!
-//! Handlers read a body of [`duly_api`], check it, call the store or the node, and write the response.
-//! They hold no state of timers and decide nothing about them. Start reading at [`router`], then the
-//! module `timers`.
+//! Handlers read a body of [`duly_api`], call a function of the module `service`, and write the response. They decide
+//! nothing. Start reading at [`router`], then the module `timers`.
 
-mod app;
-mod apply;
 mod audit;
 mod backup;
 pub(crate) mod batch;
 pub(crate) mod body;
-pub(crate) mod budget;
 mod bulk;
 mod cors;
-pub(crate) mod cursor;
 mod dead_letters;
 mod edge;
 mod forget;
-mod guard;
 pub(crate) mod health;
-pub(crate) mod items;
 mod keys;
-pub(crate) mod lease_reservation;
 mod lines;
 pub(crate) mod namespaces;
 mod openapi;
 mod path;
 pub(crate) mod pull;
 mod query;
-pub(crate) mod reading;
-mod receivers;
 mod response;
 mod startup;
 mod tenants;
@@ -43,18 +33,15 @@ pub(crate) mod text;
 pub(crate) mod timers;
 mod unread;
 
-pub use app::{App, ImplicitNamespaces, Limits, Parts};
-pub use backup::{BackupLimits, Backups, MakeBackup};
-pub(crate) use edge::{CallKind, ChangesNothing};
-pub use guard::Guard;
 pub use openapi::openapi_json;
 pub use response::PROBLEM_JSON;
-pub(crate) use startup::{
-    StartupProgress, StartupState, admin_router as startup_admin_router, router as startup_router,
-};
+pub(crate) use startup::{admin_router as startup_admin_router, router as startup_router};
 
-pub use crate::problem::Problem;
-pub(crate) use crate::problem::refusal_texts;
+pub use crate::{
+    guard::Guard,
+    problem::Problem,
+    service::{App, BackupLimits, Backups, ImplicitNamespaces, Limits, MakeBackup, Parts},
+};
 
 use axum::{Router, middleware, routing};
 use duly_core::Code;
@@ -62,15 +49,14 @@ use http::Uri;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-/// Paths of health, readiness and metrics.
-pub(crate) const PROBES: [&str; 3] = [health::HEALTHZ, health::READYZ, health::METRICS];
+use crate::operations::{HEALTHZ, METRICS, PROBES, READYZ};
 
 /// Returns the router of `server.admin_listen`.
 pub(crate) fn admin_router(app: App) -> Router {
     Router::new()
-        .route(health::HEALTHZ, routing::get(health::healthz))
-        .route(health::READYZ, routing::get(health::readyz))
-        .route(health::METRICS, routing::get(health::metrics))
+        .route(HEALTHZ, routing::get(health::healthz))
+        .route(READYZ, routing::get(health::readyz))
+        .route(METRICS, routing::get(health::metrics))
         .fallback(elsewhere)
         .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
         .with_state(app)

@@ -1,11 +1,13 @@
 //! The server: HTTP, gRPC, configuration, telemetry.
 //!
 //! ```text
-//!   config ──► start ──► serve ──► connection ──► http (router, handlers) ──► Store · node
-//!                                                 grpc (services)
-//!                                                 messages (values of the store as duly-api has them)
-//!                                                 telemetry (metrics, logs)
+//!   config ──► start ──► serve ──► connection ──► http ─┬──► admission ──► service ──► Store · node
+//!                                                 grpc ─┘    operations     messages
 //! ```
+//!
+//! Every call has a row in the table of `operations`. `admission` checks the call by that row, in one order for
+//! both protocols, and returns an admitted call (`call`). The functions of `service` carry out the operation for
+//! it; `messages` converts values of the store into those of `duly-api`.
 //!
 //! The crate checks requests, calls the store or the node, and writes responses. It does not know how
 //! timers are kept or fired. These rules hold:
@@ -17,19 +19,25 @@
 //!
 //! Start reading at [`http::router`]; the bodies are those of `duly-api`.
 
+mod admission;
 mod audit;
 mod auth;
 mod call;
 pub mod config;
 mod connection;
+mod counting;
 mod grpc;
+mod guard;
 pub mod http;
 mod listen;
+mod memory;
 mod messages;
+mod operations;
 mod problem;
 mod repair;
 mod scheduled_backups;
 mod serve;
+mod service;
 mod similar_name;
 mod start;
 pub mod telemetry;

@@ -20,7 +20,7 @@ use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
 use crate::{
-    call,
+    call::Admitted,
     problem::{
         Problem,
         refusal_texts::{OperationKind, SentOperation},
@@ -117,13 +117,18 @@ pub(crate) fn view<'a>(
 ///
 /// # Errors
 /// The errors of [`view`].
-pub(crate) fn timer(sent: SentOperation, outcome: &Outcome, path: &str) -> Result<Timer, Problem> {
-    view(sent, outcome, path).map(|(view, mark)| shown(view, mark))
+pub(crate) fn timer(
+    admitted: &Admitted,
+    sent: SentOperation,
+    outcome: &Outcome,
+    path: &str,
+) -> Result<Timer, Problem> {
+    view(sent, outcome, path).map(|(view, mark)| shown(admitted, view, mark))
 }
 
 /// Returns a timer as the caller may read it: without payload and headers, unless it has the right to them.
-pub(crate) fn shown(view: &TimerView, mark: ScheduleMark) -> Timer {
-    match call::caller().permits(Action::Payload) {
+pub(crate) fn shown(admitted: &Admitted, view: &TimerView, mark: ScheduleMark) -> Timer {
+    match admitted.caller().permits(Action::Payload) {
         true => Timer::new(view, mark),
         false => Timer::summary(view, mark),
     }
@@ -144,6 +149,7 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
 
 /// Returns the result of one operation of a batch. `path` returns its place in the body, for a refusal.
 pub(crate) fn result(
+    admitted: &Admitted,
     sent: SentOperation,
     outcome: &Outcome,
     path: impl FnOnce(OperationKind) -> String,
@@ -153,7 +159,7 @@ pub(crate) fn result(
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
     } else {
-        timer(sent, outcome, path)
+        timer(admitted, sent, outcome, path)
             .map(|it| OperationResult { timer: Some(Box::new(it)), ..OperationResult::default() })
     };
     result.unwrap_or_else(refusal)

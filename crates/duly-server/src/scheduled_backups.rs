@@ -18,7 +18,7 @@ use duly_store_embedded::backup::{MANIFEST, MANIFEST_COPY};
 use metrics::{counter, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 
-use crate::http::Backups;
+use crate::service::Backups;
 
 /// Beginning of the name of a scheduled backup; its time follows.
 const PREFIX: &str = "scheduled-";

@@ -22,7 +22,8 @@ use tokio::{
 };
 use tokio_util::either::Either;
 
-pub(crate) use self::tls::{ReloadTrigger, ReloadTriggers, Tls, TlsOptions};
+pub use self::tls::TlsVersion;
+pub(crate) use self::tls::{NamedFile, ReloadTrigger, ReloadTriggers, Tls, TlsOptions};
 use self::{
     timeout_stream::{ConnectionTimeouts, TimeoutStream},
     tls::SecureStream,
@@ -31,10 +32,10 @@ use crate::{
     auth::{Peer, network_of},
     connection::{
         Connection, ConnectionKind, ConnectionSignals, RouterSwitch, Slot, Slots, WriteProgress,
-        streams::STRANGERS_SHARE,
+        streams::{STRANGERS_SHARE, STREAMS_MAX},
     },
-    http::budget::Budget,
     listen::{self, Listener, Stream},
+    memory::budget::Budget,
     telemetry::Metrics,
 };
 
@@ -42,8 +43,6 @@ use crate::{
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Interval of the upkeep of histograms.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
-/// Concurrent HTTP/2 requests on one connection.
-pub(crate) const STREAMS_MAX: u32 = 256;
 /// Bytes of the head of a request. Many slow heads together must not fill the memory (P10).
 pub(crate) const HEAD_BYTES_MAX: u32 = 64 * 1024;
 

@@ -44,16 +44,13 @@ use crate::{
     auth::{self, Auth},
     config::{Config, files, key},
     connection::{RouterSwitch, Routers},
-    grpc,
-    http::{
-        App, ImplicitNamespaces, Parts, StartupProgress, StartupState, admin_router, router,
-        startup_admin_router, startup_router,
-    },
+    counting, grpc,
+    http::{admin_router, router, startup_admin_router, startup_router},
     listen::{Address, Listener},
     scheduled_backups,
     serve::{ReloadTrigger, ReloadTriggers, Serving},
+    service::{App, ImplicitNamespaces, Parts, StartupProgress, StartupState},
     telemetry::{Metrics, traces::TraceExport},
-    tenants,
 };
 
 /// Time between two looks at the progress of the store.
@@ -287,7 +284,7 @@ fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
     }
     tasks.spawn(log_stalls(Arc::clone(&app.store)));
     let (auth, clock) = (app.auth.clone(), Arc::clone(&app.clock));
-    tasks.spawn(tenants::count::run(auth, Arc::clone(&app.store), clock));
+    tasks.spawn(counting::run(auth, Arc::clone(&app.store), clock));
     tasks
 }
 

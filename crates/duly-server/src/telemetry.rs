@@ -27,7 +27,7 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use parking_lot::RwLock;
 
-use crate::{problem::refusal_texts::OperationKind, tenants::Usage};
+use crate::problem::refusal_texts::OperationKind;
 
 /// Label of a request that matches no route.
 pub const UNMATCHED: &str = "unmatched";
@@ -221,11 +221,15 @@ pub(crate) fn set_namespace(name: &NamespaceName, stats: &Stats, now: Timestamp)
 
 /// Sets the use of the limits of a tenant, as parts of them; 0 for a limit that is not set.
 #[expect(clippy::cast_precision_loss)]
-pub(crate) fn set_tenant_use(name: &TenantName, limits: &TenantLimits, usage: &Usage) {
+pub(crate) fn set_tenant_use(
+    name: &TenantName,
+    limits: &TenantLimits,
+    used: impl Fn(TenantLimit) -> Option<u64>,
+) {
     static LABELS: Labels = Labels::new();
     let label = LABELS.of(name.as_str());
     for limit in TenantLimit::ALL.into_iter().filter(|_| label != OTHER) {
-        let Some(used) = usage.of(limit) else { continue };
+        let Some(used) = used(limit) else { continue };
         let ratio =
             limits[limit].filter(|_| used > 0).map_or(0.0, |max| used as f64 / max.max(1) as f64);
         gauge!(names::TENANT_USE_RATIO, "tenant" => label.clone(), "limit" => limit.as_str())

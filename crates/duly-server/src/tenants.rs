@@ -3,7 +3,7 @@
 //! 1. Calls, connections, waiting calls and memory are those of the tenant of the caller's key. Each node counts
 //!    its own.
 //! 2. Namespaces, timers and schedules are those of the tenant of the namespace, for calls of every key.
-//!    [`count::run`] counts them about every second, over all shards. What this node has let in since then is
+//!    [`crate::counting::run`] counts them about every second, over all shards. What this node has let in since then is
 //!    added, unless the count is old: timers that have ended since are not known. So one node exceeds a limit by
 //!    what it lets in during a count, and others by what they let in between two counts.
 //! 3. What a command did not add is given back, unless a count came between.
@@ -32,10 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 pub(crate) use self::admission::{Admission, NamespaceAdmission, adds_nothing};
-use crate::{
-    http::{Problem, budget::Budget},
-    telemetry,
-};
+use crate::{memory::budget::Budget, problem::Problem, telemetry};
 
 /// Wait before a repetition at a limit of what a tenant has: some of it may be gone by then.
 const WAIT: Millis = Millis::from_secs(1);
@@ -248,7 +245,7 @@ impl TenantState {
         let mut budget = self.budget.lock();
         Some(match &*budget {
             Some(present) if present.bytes_max() == most => present.clone(),
-            _ => budget.insert(whole.part(most, self.tenant().name.clone())).clone(),
+            _ => budget.insert(whole.part(most, self.tenant().name.clone(), over_memory)).clone(),
         })
     }
 
@@ -351,7 +348,7 @@ impl ConnectionSlot {
 }
 
 /// Returns the problem of a tenant that uses its request memory.
-pub(crate) fn over_memory(tenant: &TenantName, max: u64) -> Problem {
+fn over_memory(tenant: &TenantName, max: u64) -> Problem {
     problem(refusal(tenant, TenantLimit::MaxRequestBytes, max, Some(WAIT)))
 }
 

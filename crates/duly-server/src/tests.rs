@@ -30,8 +30,9 @@ use tower::{ServiceExt, util::MapRequest};
 
 use crate::{
     audit::Audit,
-    auth::Auth,
+    auth::{Auth, Caller},
     http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts},
+    memory::budget::Budget,
     telemetry::Metrics,
 };
 
@@ -196,10 +197,15 @@ impl TestServer {
         self.claims.granted.load(Ordering::Relaxed)
     }
 
+    /// Returns the memory of requests and responses.
+    pub(crate) fn budget(&self) -> Budget {
+        self.app.budget_of(&Caller::Anyone)
+    }
+
     /// Returns `true` if no request memory is in use.
     pub(crate) fn uses_no_memory(&self) -> bool {
-        let all_but_one = self.app.budget().reserve_unchecked(REQUEST_MEMORY - 1);
-        let has_capacity = self.app.budget().reserve(1).is_ok();
+        let all_but_one = self.budget().reserve_unchecked(REQUEST_MEMORY - 1);
+        let has_capacity = self.budget().reserve(1).is_ok();
         drop(all_but_one);
         has_capacity
     }

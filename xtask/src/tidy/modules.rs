@@ -19,10 +19,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly-client", "builder client list"),
     ("duly-core", "limits namespace operate refusal"),
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
-    (
-        "duly-server",
-        "audit auth call config connection http messages repair serve telemetry tenants",
-    ),
     ("duly-store", "deployment store"),
     (
         "duly-store-embedded",

@@ -14,32 +14,38 @@ use super::{
     tests::{Verdict, call_http, grpc_verdict, http_verdict, key, presented, records},
     *,
 };
-use crate::tests::{Consumer, TestServer};
+use crate::{
+    operations::OPERATIONS,
+    tests::{Consumer, TestServer},
+};
 
 /// Names of namespaces, and patterns of keys.
 const NAMES: [&str; 5] = ["a", "ab", "b", "b-1", "zz"];
 const PATTERNS: [&str; 6] = ["*", "a", "a*", "b", "b-*", "c*"];
 
-/// An operation with a rule.
+/// A call: method and path of HTTP, or path of gRPC.
 #[derive(Debug, Clone, Copy)]
-enum Operation {
-    Http(usize),
-    Grpc(usize),
+enum Called {
+    Http(&'static str, &'static str),
+    Grpc(&'static str),
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        (0..rules::HTTP.len()).prop_map(Operation::Http),
-        (0..rules::GRPC.len()).prop_map(Operation::Grpc),
-    ]
+/// Returns a call of any row of the table, with the right that it needs.
+fn called() -> impl Strategy<Value = (Called, Right)> {
+    let calls = OPERATIONS.iter().flat_map(|operation| {
+        let http = operation.http.map(|(method, path)| Called::Http(method, path));
+        let calls = http.into_iter().chain(operation.grpc.map(Called::Grpc));
+        calls.map(|call| (call, operation.right))
+    });
+    proptest::sample::select(calls.collect::<Vec<_>>())
 }
 
 /// Returns the verdict that the table and the patterns say, by rules of its own.
-fn expected(rule: Rule, actions: &[Action], patterns: &[&str], name: Option<&str>) -> Verdict {
-    let is_permitted = match rule {
-        Rule::Open | Rule::AnyKey => true,
-        Rule::Needs(action) => actions.contains(&action),
-        Rule::NeedsAll => actions.len() == Action::ALL.len(),
+fn expected(right: Right, actions: &[Action], patterns: &[&str], name: Option<&str>) -> Verdict {
+    let is_permitted = match right {
+        Right::Open | Right::AnyKey => true,
+        Right::Needs(action) => actions.contains(&action),
+        Right::NeedsAll => actions.len() == Action::ALL.len(),
     };
     let is_covered = |name: &str| {
         patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -49,7 +55,7 @@ fn expected(rule: Rule, actions: &[Action], patterns: &[&str], name: Option<&str
     };
     match name {
         _ if !is_permitted => Verdict::Denied,
-        Some(name) if rule != Rule::Open && !is_covered(name) => Verdict::Hidden,
+        Some(name) if right != Right::Open && !is_covered(name) => Verdict::Hidden,
         _ => Verdict::Permitted,
     }
 }
@@ -61,29 +67,27 @@ fn any_key_permits_what_its_actions_and_patterns_say() {
     let version = AtomicU64::new(10);
     let actions = proptest::sample::subsequence(Action::ALL.to_vec(), 1..=Action::ALL.len());
     let patterns = proptest::sample::subsequence(PATTERNS.to_vec(), 1..=3);
-    let inputs = (operation(), actions, patterns, proptest::sample::select(NAMES.to_vec()));
+    let inputs = (called(), actions, patterns, proptest::sample::select(NAMES.to_vec()));
     let mut runner = TestRunner::new(Config { cases: 400, ..Config::default() });
-    let ran = runner.run(&inputs, |(operation, actions, patterns, name)| {
+    let ran = runner.run(&inputs, |((call, right), actions, patterns, name)| {
         let own = key(2, actions.iter().copied().collect(), &patterns);
         let version = version.fetch_add(1, Ordering::Relaxed);
         let all = records([key(1, Actions::all(), &["*"]), own]);
         server.app.auth.use_records(AccessRecords { version, ..all });
         let (app, caller) = (&server.app, presented(2));
-        let (verdict, expected) = match operation {
-            Operation::Http(place) => {
-                let (method, path, rule) = rules::HTTP[place];
+        let (verdict, expected) = match call {
+            Called::Http(method, path) => {
                 let target = path.replace("{namespace}", name).replace("{id}", "0000000000");
                 let name = path.contains("{namespace}").then_some(name);
                 let verdict = http_verdict(app, (method, &target), Some(&caller));
-                (runtime.block_on(verdict), expected(rule, &actions, &patterns, name))
+                (runtime.block_on(verdict), expected(right, &actions, &patterns, name))
             }
-            Operation::Grpc(place) => {
-                let (path, rule) = rules::GRPC[place];
+            Called::Grpc(path) => {
                 let has_namespace = path.starts_with("/duly.v1.Timers")
                     || path.starts_with("/duly.v1.Namespaces") && !path.ends_with("/List");
                 let verdict = grpc_verdict(app, path, name, Some(&caller));
                 let name = has_namespace.then_some(name);
-                (runtime.block_on(verdict), expected(rule, &actions, &patterns, name))
+                (runtime.block_on(verdict), expected(right, &actions, &patterns, name))
             }
         };
         prop_assert_eq!(verdict, expected);
@@ -169,7 +173,7 @@ fn a_rotation_a_second_of_10000_keys_refuses_no_call() {
                                 .unwrap(),
                         )]);
                         let admitted =
-                            auth.admit(Rule::AnyKey, &headers, Peer::default(), Timestamp::MIN);
+                            auth.admit(Right::AnyKey, &headers, Peer::default(), Timestamp::MIN);
                         assert!(admitted.1.is_ok(), "call {call}");
                         call += 1;
                     }

@@ -8,7 +8,7 @@ use duly_core::{
 };
 
 use super::{Auth, Identity, Peer, proof::Proof, unauthenticated};
-use crate::{call, problem::Problem, tenants::TenantState};
+use crate::{problem::Problem, tenants::TenantState};
 
 /// The sender of a call.
 #[derive(Debug, Clone)]
@@ -56,7 +56,6 @@ impl Caller {
         let Self::Holder(holder) = self else {
             return Err(unauthenticated());
         };
-        call::note(|notes| notes.is_denied = true);
         let (id, has) = (&holder.key.id, holder.key.actions);
         let detail = format!(
             "the key in authorization, {id}, permits {has}, and this call needs the action {:?}: use \
@@ -81,10 +80,6 @@ impl Caller {
 
     /// Checks that the caller may use a namespace.
     pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
-        call::note(|notes| {
-            notes.namespace = Some(name.clone());
-            notes.is_denied |= !self.covers(name.as_str());
-        });
         match self {
             Self::Anyone => Ok(()),
             Self::Unidentified => Err(unauthenticated()),

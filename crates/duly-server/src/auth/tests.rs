@@ -11,7 +11,8 @@ use tower::ServiceExt;
 use super::*;
 use crate::{
     grpc,
-    http::{App, openapi_json, router},
+    http::{App, router},
+    operations::OPERATIONS,
     tests::{ALLOWED_ORIGIN, TestServer},
 };
 
@@ -135,39 +136,13 @@ pub(crate) async fn grpc_verdict(
 }
 
 #[test]
-fn every_operation_has_one_rule() {
-    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
-    let paths = document["paths"].as_object().unwrap();
-    let mut described: Vec<_> = paths
-        .iter()
-        .flat_map(|(path, calls)| {
-            let methods = calls.as_object().unwrap().keys();
-            methods.map(move |method| (method.to_uppercase(), path.clone()))
-        })
-        .collect();
-    let (http_rows, grpc_rows) = (rules::HTTP, rules::GRPC);
-    let mut rows: Vec<_> = http_rows
-        .iter()
-        .map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned()))
-        .collect();
-    described.sort();
-    rows.sort();
-    assert_eq!(described, rows);
-    let mut rows: Vec<_> = grpc_rows.iter().map(|(path, _)| (*path).to_owned()).collect();
-    rows.sort();
-    assert_eq!(grpc::method_paths(), rows);
-    assert_eq!(rules::http(&Method::POST, "/v1/new"), Rule::NeedsAll);
-    assert_eq!(rules::grpc("/duly.v1.Timers/New"), Rule::NeedsAll);
-}
-
-#[test]
 fn every_caller_without_a_valid_key_gets_the_same_answer() {
     let auth = Auth::new(true, None, false);
     let everything = key(1, Actions::all(), &["*"]);
     let disabled = ApiKey { disabled: true, ..key(2, Actions::all(), &["*"]) };
     let expired = ApiKey { expires_at: Some(NOW), ..key(3, Actions::all(), &["*"]) };
     auth.use_records(records([everything, disabled, expired]));
-    let admit = |headers: &HeaderMap| auth.admit(Rule::AnyKey, headers, Peer::default(), NOW).1;
+    let admit = |headers: &HeaderMap| auth.admit(Right::AnyKey, headers, Peer::default(), NOW).1;
     let good = bearer(&presented(1));
     assert!(admit(&headers(&good)).is_ok());
     assert!(admit(&headers(&good.replace("Bearer", "bearer"))).is_ok());
@@ -200,7 +175,7 @@ fn the_root_key_ends_with_the_first_administrator() {
     let auth = Auth::new(true, Some(&presented(9)), false);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::Needs(Action::Keys), &headers, Peer::default(), NOW).1.is_ok()
+        auth.admit(Right::Needs(Action::Keys), &headers, Peer::default(), NOW).1.is_ok()
     };
     assert!(admit(9));
     auth.use_records(records([key(1, Role::Producer.actions(), &["*"])]));
@@ -220,10 +195,10 @@ fn restored_keys_admit_no_one() {
     auth.use_records(restored);
     let admit = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
+        auth.admit(Right::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
     };
     assert!(!admit(1) && admit(9));
-    assert!(auth.admit(Rule::AnyKey, &HeaderMap::new(), Peer::default(), NOW).1.is_err());
+    assert!(auth.admit(Right::AnyKey, &HeaderMap::new(), Peer::default(), NOW).1.is_err());
 }
 
 #[test]
@@ -259,7 +234,7 @@ fn subjects_of_certificates_and_tokens_hold_keys() {
     };
     let later = now.saturating_add(Millis::from_secs(1));
     let who = |auth: &Auth, headers: &HeaderMap, peer| {
-        let (key, admitted) = auth.admit(Rule::AnyKey, headers, peer, now);
+        let (key, admitted) = auth.admit(Right::AnyKey, headers, peer, now);
         assert_eq!(key.is_some(), admitted.is_ok());
         key.and_then(|caller| caller.key().map(|key| key.id.to_string()))
     };
@@ -296,7 +271,7 @@ fn keys_older_than_not_before_are_refused() {
     auth.use_records(records([key(1, Actions::all(), &["*"]), newer]));
     let is_admitted = |digit| {
         let headers = headers(&bearer(&presented(digit)));
-        auth.admit(Rule::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
+        auth.admit(Right::AnyKey, &headers, Peer::default(), NOW).1.is_ok()
     };
     // The root key is valid again, because no administrator is.
     assert_eq!([1, 2, 3].map(is_admitted), [false, true, true]);
@@ -306,7 +281,7 @@ fn keys_older_than_not_before_are_refused() {
 fn keys_are_required_from_the_first_one_on() {
     let auth = Auth::new(false, None, false);
     let admit =
-        || auth.admit(Rule::Needs(Action::Store), &HeaderMap::new(), Peer::default(), NOW).1;
+        || auth.admit(Right::Needs(Action::Store), &HeaderMap::new(), Peer::default(), NOW).1;
     assert!(matches!(admit(), Ok(Caller::Anyone)));
     auth.use_records(records([key(1, Actions::all(), &["*"])]));
     assert!(admit().is_err());
@@ -325,25 +300,25 @@ async fn the_matrix_of_operations_roles_and_namespaces() {
         (1..).zip(Role::ALL).map(|(digit, role)| (digit, role.actions())).collect();
     let keys = roles.iter().map(|(digit, actions)| key(*digit, *actions, &["a", "b*"]));
     app.auth.use_records(records(keys));
-    let expect = |rule: Rule, actions: Actions, is_own: bool| match rule {
-        Rule::Open => Verdict::Permitted,
-        Rule::Needs(action) if !actions.contains(action) => Verdict::Denied,
-        Rule::NeedsAll if actions != Actions::all() => Verdict::Denied,
+    let expect = |right: Right, actions: Actions, is_own: bool| match right {
+        Right::Open => Verdict::Permitted,
+        Right::Needs(action) if !actions.contains(action) => Verdict::Denied,
+        Right::NeedsAll if actions != Actions::all() => Verdict::Denied,
         _ if !is_own => Verdict::Hidden,
         _ => Verdict::Permitted,
     };
-    let (http_rows, grpc_rows) = (rules::HTTP, rules::GRPC);
-    for (method, path, rule) in http_rows {
+    let of_http = OPERATIONS.iter().filter_map(|it| Some((it.http?, it.right)));
+    for ((method, path), right) in of_http {
         let names: &[&str] = if path.contains("{namespace}") { &["a", "c", "zz"] } else { &[""] };
         for name in names {
             let target = path.replace("{namespace}", name).replace("{id}", "0123456789");
             let without_key = http_verdict(app, (method, &target), None).await;
             let open = [Verdict::Unauthenticated, Verdict::Permitted];
-            assert_eq!(without_key, open[usize::from(*rule == Rule::Open)], "{method} {target}");
+            assert_eq!(without_key, open[usize::from(right == Right::Open)], "{method} {target}");
             for (digit, actions) in &roles {
                 let verdict = http_verdict(app, (method, &target), Some(&presented(*digit))).await;
-                let mut expected = expect(*rule, *actions, matches!(*name, "" | "a"));
-                if target.contains("/keys") && *method != "GET" && verdict == Verdict::Denied {
+                let mut expected = expect(right, *actions, matches!(*name, "" | "a"));
+                if target.contains("/keys") && method != "GET" && verdict == Verdict::Denied {
                     // A caller can change no key that permits more than its own.
                     expected = Verdict::Denied;
                 }
@@ -351,16 +326,17 @@ async fn the_matrix_of_operations_roles_and_namespaces() {
             }
         }
     }
-    for (path, rule) in grpc_rows {
+    let of_grpc = OPERATIONS.iter().filter_map(|it| Some((it.grpc?, it.right)));
+    for (path, right) in of_grpc {
         let has_namespace = path.starts_with("/duly.v1.Timers")
             || path.starts_with("/duly.v1.Namespaces") && !path.ends_with("/List");
         let names: &[&str] = if has_namespace { &["a", "c", "zz"] } else { &[""] };
         for name in names {
             let without_key = grpc_verdict(app, path, name, None).await;
-            assert_eq!(without_key == Verdict::Unauthenticated, *rule != Rule::Open, "{path}");
+            assert_eq!(without_key == Verdict::Unauthenticated, right != Right::Open, "{path}");
             for (digit, actions) in &roles {
                 let verdict = grpc_verdict(app, path, name, Some(&presented(*digit))).await;
-                let expected = expect(*rule, *actions, matches!(*name, "" | "a"));
+                let expected = expect(right, *actions, matches!(*name, "" | "a"));
                 assert_eq!(verdict, expected, "{path} {name} {actions:?}");
             }
         }
@@ -558,7 +534,7 @@ async fn a_revoked_key_ends_its_streams() {
     let auth = Auth::new(true, None, false);
     auth.use_records(records([key(1, Actions::all(), &["*"]), key(2, Actions::all(), &["a"])]));
     let admit =
-        || auth.admit(Rule::AnyKey, &headers(&bearer(&presented(2))), Peer::default(), NOW).1;
+        || auth.admit(Right::AnyKey, &headers(&bearer(&presented(2))), Peer::default(), NOW).1;
     let caller = admit().unwrap();
     assert!(caller.check_still_valid(NOW).is_ok());
     let narrowed = AccessRecords {

@@ -12,7 +12,7 @@ use duly_tls::files;
 
 use super::{AuthMode, Config, Layers, Tls, keys::key};
 use crate::auth::tokens;
-use crate::serve::TlsOptions;
+use crate::serve::{NamedFile, TlsOptions};
 
 /// Notes files that cannot be used. Nothing of their content is shown.
 pub(super) fn check(config: &Config, layers: &mut Layers) {
@@ -90,10 +90,13 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
 /// Returns the settings of the server's own TLS.
 pub(crate) fn server_tls(config: &Config) -> Option<TlsOptions> {
     let Tls { certificate_file, key_file, client_ca_file, min_version, reload } = &config.tls;
+    let file = |key, path: &Option<super::AbsolutePath>| {
+        path.as_deref().map(|path| NamedFile { key, path: path.to_owned() })
+    };
     Some(TlsOptions {
-        certificate: certificate_file.as_deref()?.to_owned(),
-        key: key_file.as_deref()?.to_owned(),
-        client_ca: client_ca_file.as_deref().map(Path::to_owned),
+        certificate: file(key!(tls.certificate_file), certificate_file)?,
+        key: file(key!(tls.key_file), key_file)?,
+        client_ca: file(key!(tls.client_ca_file), client_ca_file),
         requires_certificate: config.auth.mode.iter().all(|mode| *mode == AuthMode::Mtls),
         min_version: *min_version,
         reload: reload.to_std(),

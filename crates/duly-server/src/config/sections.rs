@@ -22,8 +22,9 @@ use super::{
     urls::{CollectorUrl, StoreUrl},
 };
 use crate::telemetry::logging;
+pub use crate::{audit::AuditLevel, serve::TlsVersion};
 
-pub use access::{Audit, AuditLevel, Auth, AuthMode, Jwt, JwtAlgorithm, Tls, TlsVersion};
+pub use access::{Audit, Auth, AuthMode, Jwt, JwtAlgorithm, Tls};
 
 mod access;
 

@@ -16,7 +16,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
 use super::{Connection, ConnectionKind};
-use crate::http::{App, PROBES, Problem};
+use crate::{operations::PROBES, problem::Problem, service::App};
 
 type RouterService = TowerToHyperService<Router>;
 

@@ -32,14 +32,15 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header::RETRY_AFTER};
 use super::Connection;
 use crate::{
     auth::Caller,
-    http::{
-        App, PROBES, Problem,
-        budget::{Budget, Reservation, over_budget},
-    },
-    serve::STREAMS_MAX,
+    memory::budget::{Budget, Reservation, over_budget},
+    operations::is_probe,
+    problem::Problem,
+    service::App,
     telemetry::UNMATCHED,
 };
 
+/// Concurrent HTTP/2 requests on one connection.
+pub(crate) const STREAMS_MAX: u32 = 256;
 /// Bytes that a stream holds besides its head: its task, its structures and the head of its response.
 pub(crate) const STREAM_BYTES: usize = 4 * 1024;
 /// Bytes of a field in the map of a head, besides its text.
@@ -210,7 +211,7 @@ impl Connection {
             return Ok((stream, head));
         }
         let is_known = matches!(caller, Some(Ok(_)));
-        if (is_known || are_few) && is_probe(request) && stream.exempt() {
+        if (is_known || are_few) && is_probe(request.uri().path()) && stream.exempt() {
             stream.reservation = streams.strangers.reserve_unchecked(STREAM_BYTES);
             return Ok((stream, streams.strangers.empty_reservation()));
         }
@@ -255,12 +256,6 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     text + target + headers.capacity().max(headers.len()) * FIELD_BYTES
 }
 
-/// Returns `true` for health, readiness and metrics.
-fn is_probe<B>(request: &Request<B>) -> bool {
-    let path = request.uri().path();
-    PROBES.contains(&path) || path.starts_with("/grpc.health.v1.Health/")
-}
-
 #[cfg(test)]
 mod tests {
     use duly_core::{
@@ -274,6 +269,7 @@ mod tests {
     use crate::{
         auth::{Auth, Peer},
         connection::{ConnectionKind, WriteProgress},
+        operations::PROBES,
         tests::{REQUEST_MEMORY, TestServer},
     };
 
@@ -302,7 +298,7 @@ mod tests {
         let server = TestServer::start().await;
         let connection = connection(0, false);
         connection.note_caller(&Caller::Anyone);
-        let _full = server.app.budget_of(&Caller::Anyone).reserve_unchecked(REQUEST_MEMORY);
+        let _full = server.budget().reserve_unchecked(REQUEST_MEMORY);
         let admit = |path: &str| connection.admit(&get(path, None), Some(&server.app));
         assert!(matches!(admit("/v1/namespaces"), Err(Refused::OverBudget)));
         for path in [&PROBES[..], &["/grpc.health.v1.Health/Check"]].concat() {
@@ -359,9 +355,9 @@ mod tests {
         assert!(admit(Some(&key())).is_ok());
         // Its callers without a key share the budget of strangers.
         let proxy = connection(2 * STREAM_BYTES, true);
-        let used = server.app.budget_of(&Caller::Anyone).used();
+        let used = server.budget().used();
         let _open = proxy.admit(&get("/v1/namespaces", None), Some(&server.app)).expect("free");
-        assert_eq!(server.app.budget_of(&Caller::Anyone).used(), used);
+        assert_eq!(server.budget().used(), used);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@
 //! 1. A firing is claimed only if its consumer has a credit for it and a slot for the response is free.
 //!    A consumer that stops reading holds two messages, and no further claim is made for it.
 //! 2. While the request memory is full, no claim is made for any consumer: its firings would exceed the
-//!    budget ([`crate::http::lease_reservation`]). A waiting consumer uses no memory.
+//!    budget ([`crate::memory::lease_reservation`]). A waiting consumer uses no memory.
 //! 3. Nothing is read from a consumer whose responses have no free slot.
 //! 4. A stream owns its claims. At its end, for any reason, unsettled claims are released at once
 //!    ([`duly_node::StreamLeases`]). An unwritten claim does not count as an attempt; a written one
@@ -36,11 +36,8 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstDecoder;
 
 use self::session::Session;
-use super::{inbound::Incoming, status::from_library};
-use crate::{
-    call,
-    http::{App, Problem, budget::Reservation},
-};
+use super::{admitted_of, inbound::Incoming, status::from_library};
+use crate::{memory::budget::Reservation, problem::Problem, service::App};
 
 /// Streams of consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 10_000;
@@ -93,6 +90,7 @@ impl Consumers {
         app: App,
         requests: Request<Streaming<v1::ConsumeRequest>>,
     ) -> Result<Response<ConsumeResponses>, Problem> {
+        let admitted = admitted_of(&requests)?;
         let Ok(slot) = Arc::clone(&self.0).try_acquire_owned() else {
             let detail = format!(
                 "{CONSUMERS_MAX} consumers are connected already, which is the limit: try again \
@@ -100,18 +98,17 @@ impl Consumers {
             );
             return Err(Problem::temporary(Code::ResourceExhausted, detail));
         };
-        let caller = call::caller();
+        let caller = admitted.caller();
         let waiting = caller.tenant().map(|tenant| tenant.admit_waiting()).transpose()?;
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
-        let reservation = app.budget().empty_reservation();
-        let scope = call::Scope::current();
+        let reservation = app.budget(&admitted).empty_reservation();
         let session = async move {
             let error_sender = sender.clone();
             tokio::select! {
                 // Claims are released when the session is dropped.
                 () = error_sender.closed() => {}
-                ended = Session::run(app, requests, sender) => if let Err(status) = ended {
+                ended = Session::run(app, admitted, requests, sender) => if let Err(status) = ended {
                     let result = Err(status);
                     let last = QueuedResponse { result, reservation, pending_reply: None };
                     error_sender.send(last).await.ok();
@@ -119,7 +116,7 @@ impl Consumers {
             }
             drop((slot, waiting));
         };
-        tokio::spawn(async move { scope.run(session).await });
+        tokio::spawn(session);
         let polled_responses = PolledResponses::default();
         let mut response = Response::new(ConsumeResponses {
             receiver,

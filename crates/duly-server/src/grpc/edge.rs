@@ -1,6 +1,5 @@
-//! The one layer that every gRPC request passes: the guard, the time limits of caller and server,
-//! panics, metrics, the bounds of requests and responses, and the conversion of library errors into
-//! Duly's.
+//! The one layer that every gRPC request passes: admission, the time limits of caller and server, panics, metrics,
+//! the bounds of requests and responses, and the conversion of library errors into Duly's.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -17,93 +16,56 @@ use tokio::time::{Instant, timeout};
 use tonic::Status;
 
 use super::{
-    inbound, methods, outbound,
+    Problem, inbound, outbound,
     status::{deadline_exceeded, from_library},
 };
 use crate::{
-    audit::{AuditedCall, CallFacts},
-    auth::{Caller, Peer, Rule, rules},
-    call::{self, SharedNotes},
+    admission::{Arrival, Decision, admit},
+    call::Admitted,
     connection::Connection,
-    http::{App, CallKind, ChangesNothing, Problem, body::check_content_encoding, budget::Budget},
+    memory::budget::Budget,
+    operations::{self, CallKind, UNKNOWN_PATH},
+    service::App,
     telemetry::UNMATCHED,
-    tenants::ConnectionSlot,
 };
 
-/// Path of the cancel by filter, which may be a dry run.
-const CANCEL_MANY: &str = "/duly.v1.Timers/CancelMany";
 /// The allowed form of `grpc-timeout`, the time limit of a caller.
 const TIMEOUT_ALLOWED: &str = "1 to 8 digits and one of the units H, M, S, m, u, n";
 
 /// Runs the layer.
 pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
-    let method = methods::find(request.uri().path());
+    let operation = operations::of_grpc(request.uri().path());
+    let route = operation.and_then(|it| it.grpc).unwrap_or(UNMATCHED);
     let connection = request.extensions_mut().remove::<Connection>();
-    let (peer, slot) = match &connection {
-        Some(it) => (it.peer.clone(), it.tenant_slot.clone()),
-        None => (Peer::default(), ConnectionSlot::default()),
-    };
-    let peer = app.guard.behind_proxies(peer, request.headers());
-    let address = peer.address;
-    let rule = method.map_or(Rule::AnyKey, |method| rules::grpc(&method.path));
-    let (caller, admitted) = match app.guard.check(request.uri(), request.headers()) {
-        Ok(()) => app.auth.admit(rule, request.headers(), peer, app.now()),
-        Err(problem) => (None, Err(problem)),
-    };
-    if let (Some(connection), Some(known)) =
-        (&connection, caller.as_ref().or(admitted.as_ref().ok()))
-    {
-        connection.note_caller(known);
-    }
-    let within = caller.as_ref().map_or(Ok(()), |it| app.check_tenant(rule, it, &slot));
-    // A tenant that calls too often gets no lines in the audit log for that.
-    let recorded = if within.is_ok() { rule } else { Rule::Open };
-    let admitted = within.and(admitted);
-    let identity = caller.as_ref().and_then(Caller::identity);
-    let audited = app.audit.begin(app.auth.is_required(), recorded, || CallFacts {
+    let arrival = Arrival {
         protocol: "grpc",
-        operation: method.map_or(UNMATCHED, |method| method.path.as_str()).to_owned(),
-        is_admitted: admitted.is_ok(),
-        identity,
-        is_change: method.is_none_or(|method| method.kind == CallKind::Change),
-        address,
-        now: app.now(),
-    });
-    let (audited, unwritable) = match audited {
-        Ok(audited) => (audited, None),
-        Err(problem) => (None, Some(problem)),
+        operation: operation.unwrap_or(&UNKNOWN_PATH),
+        request: &request,
+        connection: connection.as_ref(),
     };
-    let checked =
-        admitted.and_then(|caller| unwritable.map_or(Ok(caller), Err)).and_then(|caller| {
-            check_content_encoding(request.headers())?;
-            let method = method.ok_or_else(|| unknown(request.uri()))?;
-            let budget = match method.kind {
-                CallKind::Reading | CallKind::Change => app.budget_of(&caller),
-                CallKind::Probe => app.probes().clone(),
+    let mut caller = None;
+    let form = || {
+        operation.ok_or_else(|| unknown(request.uri()))?;
+        caller = caller_limit(request.headers())?;
+        Ok(())
+    };
+    let Decision { admitted, audited, kind, budget, .. } = admit(&app, arrival, form);
+    let response = match admitted {
+        Ok(admitted) => {
+            let budget = match kind {
+                CallKind::Read | CallKind::Change => budget,
+                CallKind::Probe | CallKind::Static => app.probes().clone(),
                 CallKind::Health => app.health().clone(),
             };
-            method.kind.check_capacity(&budget)?;
-            Ok((caller, method, budget, caller_limit(request.headers())?))
-        });
-    let response = match checked {
-        Ok((caller, method, budget, caller_limit)) => {
-            let server = method.limit(&app);
-            let mut request = inbound::bounded(&app, method, &budget, request);
-            let mut changes_nothing = ChangesNothing::of(method.kind);
-            if method.path == CANCEL_MANY {
-                changes_nothing = ChangesNothing::to_be_found();
-                request.extensions_mut().insert(changes_nothing.clone());
-            }
-            let limits = CallTimeLimits { server, caller: caller_limit };
-            let notes = audited.as_ref().map(AuditedCall::notes);
-            let context = (caller, notes, &changes_nothing);
-            guarded(&budget, limits, context, request, next).await
+            let operation = admitted.operation();
+            let server = operation.time_limit.within(app.limits.request_timeout);
+            let request = inbound::bounded(&app, operation, &budget, request);
+            guarded(&budget, CallTimeLimits { server, caller }, admitted, request, next).await
         }
         Err(problem) => refuse(problem),
     };
     let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
-    let route = method.map_or(UNMATCHED, |method| method.path.as_str());
     app.routes().record(route, http_status(status), started.elapsed());
     if let Some(audited) = audited {
         audited.end(http_status(status));
@@ -137,20 +99,20 @@ struct CallTimeLimits {
 async fn guarded(
     budget: &Budget,
     limits: CallTimeLimits,
-    (caller, notes, changes_nothing): (Caller, Option<SharedNotes>, &ChangesNothing),
-    request: Request,
+    admitted: Admitted,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    let scope = call::Scope::new(caller, notes, request.headers());
-    let handled = AssertUnwindSafe(call::run(scope, next.run(request))).catch_unwind();
+    request.extensions_mut().insert(admitted.clone());
+    let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
     let response = match least {
         Some(least) => match timeout(least, handled).await {
             Ok(handled) => handled,
             Err(_elapsed) => {
                 let limit = limits.server.filter(|server| *server == least);
-                return refuse(deadline_exceeded(limit, changes_nothing));
+                return refuse(deadline_exceeded(limit, &admitted));
             }
         },
         None => handled.await,
@@ -160,7 +122,9 @@ async fn guarded(
             // A stream has its response at once; the caller's limit ends it later.
             let deadline =
                 limits.caller.filter(|_| limits.server.is_none()).map(|caller| began + caller);
-            outbound::bounded(budget, with_duly_status(response), deadline)
+            let mut response = with_duly_status(response);
+            admitted.write_notice_to(response.headers_mut());
+            outbound::bounded(budget, response, deadline)
         }
         Err(panic) => refuse(Problem::panicked(&*panic)),
     }

@@ -14,8 +14,8 @@ use tonic_health::pb::{
     health_server::Health,
 };
 
-use super::{GrpcResult, outbound::read_response, status::stopping};
-use crate::http::{App, Problem, health::reasons};
+use super::{GrpcResult, Problem, outbound::read_response, read, status::stopping};
+use crate::service::{App, health::reasons};
 
 /// Poll interval of a watched service.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,9 +28,10 @@ pub(super) struct ClusterService(pub(super) App);
 
 #[tonic::async_trait]
 impl Cluster for ClusterService {
-    async fn get(&self, _: Request<v1::GetClusterRequest>) -> GrpcResult<v1::ClusterInfo> {
+    async fn get(&self, request: Request<v1::GetClusterRequest>) -> GrpcResult<v1::ClusterInfo> {
+        let (admitted, _) = read(request)?;
         self.0.recount().await;
-        Ok(read_response(&self.0, self.0.cluster())?)
+        Ok(read_response(&self.0, &admitted, self.0.cluster(&admitted))?)
     }
 }
 

@@ -27,13 +27,11 @@ use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
-use super::{
-    message_bytes_max,
-    methods::{MethodInfo, TimeLimit},
-};
-use crate::http::{
-    App, CallKind, Problem,
-    budget::{Budget, Reservation},
+use super::{Problem, message_bytes_max};
+use crate::{
+    memory::budget::{Budget, Reservation},
+    operations::{CallKind, Operation, TimeLimit},
+    service::App,
 };
 
 /// Bytes in front of each message: a flag and its length.
@@ -43,31 +41,31 @@ const PROBE_BYTES_MAX: usize = 4 * 1024;
 /// Bytes that the library may keep for the next message without being counted.
 const UNCOUNTED_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
-/// Bounds the messages of a call to `method`, which count against `budget`.
+/// Bounds the messages of a call of an operation, which count against `budget`.
 pub(super) fn bounded(
     app: &App,
-    method: &MethodInfo,
+    operation: &Operation,
     budget: &Budget,
     request: Request,
 ) -> Request {
     // A reflection stream that never ends would delay a stop.
-    let ends_at_stop = request.uri().path().starts_with("/grpc.reflection.");
+    let ends_at_stop = operation.kind == CallKind::Static;
     let stopping = ends_at_stop.then(|| {
         let app = app.clone();
         async move { app.stopping().await }.boxed()
     });
-    let bounds = match method.kind {
-        CallKind::Probe | CallKind::Health => {
+    let bounds = match operation.kind {
+        CallKind::Probe | CallKind::Health | CallKind::Static => {
             MessageBounds { bytes_max: PROBE_BYTES_MAX, remedy: "ask for one name at a time" }
         }
-        CallKind::Reading | CallKind::Change => MessageBounds {
+        CallKind::Read | CallKind::Change => MessageBounds {
             bytes_max: message_bytes_max(app),
             remedy: "split the request, or raise server.body_bytes_max, up to 32 MiB",
         },
     };
     let messages = MessageCounter::new(budget.empty_reservation(), bounds);
     let request_timeout = app.limits.request_timeout;
-    let is_stream = method.time_limit == TimeLimit::Stream;
+    let is_stream = operation.time_limit == TimeLimit::Stream;
     let deadline = is_stream.then(|| Box::pin(sleep(request_timeout)));
     let (mut head, inner) = request.into_parts();
     let inbound = Inbound { inner, messages, stopping, request_timeout, deadline };

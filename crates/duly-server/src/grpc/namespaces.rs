@@ -7,12 +7,14 @@ use prost::Message;
 use tonic::Request;
 
 use super::{
-    GrpcResult, namespace,
+    GrpcResult, Problem, namespace,
     outbound::{change_response, read_response, read_response_within},
+    read,
 };
 use crate::{
-    http::{App, Problem, namespaces::counts::forecast_request},
+    call::Admitted,
     messages,
+    service::{App, counts::forecast_request},
 };
 
 /// Path of the settings in a request.
@@ -23,8 +25,14 @@ const SETTINGS: &str = "settings";
 pub(super) struct NamespacesService(pub(super) App);
 
 impl NamespacesService {
-    async fn set(&self, name: &str, activity: Activity) -> Result<v1::Namespace, Problem> {
-        let namespace = self.0.store.set_activity(namespace(name)?, activity).await?;
+    async fn set(
+        &self,
+        admitted: &Admitted,
+        name: &str,
+        activity: Activity,
+    ) -> Result<v1::Namespace, Problem> {
+        let name = namespace(admitted, name)?;
+        let namespace = self.0.set_activity(admitted, name, activity).await?;
         Ok(messages::namespace(&namespace))
     }
 }
@@ -41,43 +49,46 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::PutNamespaceRequest>,
     ) -> GrpcResult<v1::PutNamespaceResponse> {
-        let request = request.into_inner();
-        let name = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let name = namespace(&admitted, &request.namespace)?;
         let settings = request.settings.unwrap_or_default();
-        let put = self.0.put_namespace(name, settings, &[]).await;
+        let put = self.0.put_namespace(&admitted, name, settings, &[]).await;
         let (namespace, created) = put.map_err(in_settings)?;
         let namespace = Some(messages::namespace(&namespace));
-        Ok(change_response(&self.0, v1::PutNamespaceResponse { namespace, created }).await)
+        Ok(change_response(&self.0, &admitted, v1::PutNamespaceResponse { namespace, created })
+            .await)
     }
 
     async fn patch(
         &self,
         request: Request<v1::PatchNamespaceRequest>,
     ) -> GrpcResult<v1::Namespace> {
-        let request = request.into_inner();
-        let name = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let name = namespace(&admitted, &request.namespace)?;
         let change = request.settings.unwrap_or_default();
         if change == v1::NamespaceSettings::default() && request.reset.is_empty() {
             let allowed = "given with a field to change, or reset with one";
             return Err(Problem::from(Invalid::unseen(SETTINGS, allowed)).into());
         }
-        let patched = self.0.patch_namespace(name, change, &request.reset).await;
+        let patched = self.0.patch_namespace(&admitted, name, change, &request.reset).await;
         let namespace = patched.map_err(in_settings)?;
-        Ok(change_response(&self.0, messages::namespace(&namespace)).await)
+        Ok(change_response(&self.0, &admitted, messages::namespace(&namespace)).await)
     }
 
     async fn get(&self, request: Request<v1::GetNamespaceRequest>) -> GrpcResult<v1::Namespace> {
-        let namespace = self.0.namespace(namespace(&request.get_ref().namespace)?).await?;
-        Ok(read_response(&self.0, messages::namespace(&namespace))?)
+        let (admitted, request) = read(request)?;
+        let name = namespace(&admitted, &request.namespace)?;
+        let namespace = self.0.namespace(&admitted, name).await?;
+        Ok(read_response(&self.0, &admitted, messages::namespace(&namespace))?)
     }
 
     async fn list(
         &self,
         request: Request<v1::ListNamespacesRequest>,
     ) -> GrpcResult<v1::ListNamespacesResponse> {
-        let request = request.into_inner();
+        let (admitted, request) = read(request)?;
         let limit = request.limit;
-        let mut reservation = self.0.budget().empty_reservation();
+        let mut reservation = self.0.budget(&admitted).empty_reservation();
         let (mut namespaces, mut bytes) = (Vec::new(), 0);
         let show = |namespace: &Namespace| {
             let shown = messages::namespace(namespace);
@@ -88,7 +99,7 @@ impl Namespaces for NamespacesService {
             namespaces.push(shown);
             Ok(())
         };
-        let cursor = self.0.namespaces(limit, request.cursor.as_deref(), show).await?;
+        let cursor = self.0.namespaces(&admitted, limit, request.cursor.as_deref(), show).await?;
         Ok(read_response_within(reservation, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
@@ -96,37 +107,44 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::DeleteNamespaceRequest>,
     ) -> GrpcResult<v1::DeleteNamespaceResponse> {
-        let request = request.into_inner();
+        let (admitted, request) = read(request)?;
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
-        self.0.delete_namespace(namespace(&request.namespace)?, mode).await?;
-        Ok(change_response(&self.0, v1::DeleteNamespaceResponse {}).await)
+        self.0.delete_namespace(&admitted, namespace(&admitted, &request.namespace)?, mode).await?;
+        Ok(change_response(&self.0, &admitted, v1::DeleteNamespaceResponse {}).await)
     }
 
     async fn pause(&self, request: Request<v1::PauseRequest>) -> GrpcResult<v1::Namespace> {
-        let namespace = self.set(&request.get_ref().namespace, Activity::Paused).await?;
-        Ok(change_response(&self.0, namespace).await)
+        let (admitted, request) = read(request)?;
+        let namespace = self.set(&admitted, &request.namespace, Activity::Paused).await?;
+        Ok(change_response(&self.0, &admitted, namespace).await)
     }
 
     async fn resume(&self, request: Request<v1::ResumeRequest>) -> GrpcResult<v1::Namespace> {
-        let request = request.into_inner();
+        let (admitted, request) = read(request)?;
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(change_response(&self.0, self.set(&request.namespace, activity).await?).await)
+        Ok(change_response(
+            &self.0,
+            &admitted,
+            self.set(&admitted, &request.namespace, activity).await?,
+        )
+        .await)
     }
 
     async fn repair(
         &self,
         request: Request<v1::RepairNamespaceRequest>,
     ) -> GrpcResult<v1::RepairNamespaceResponse> {
-        let request = request.into_inner();
-        let name = namespace(&request.namespace)?;
-        let repaired = self.0.repair_namespace(name, request.keep.as_deref()).await?;
-        Ok(change_response(&self.0, messages::repaired(&repaired)).await)
+        let (admitted, request) = read(request)?;
+        let name = namespace(&admitted, &request.namespace)?;
+        let repaired = self.0.repair_namespace(&admitted, name, request.keep.as_deref()).await?;
+        Ok(change_response(&self.0, &admitted, messages::repaired(&repaired)).await)
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> GrpcResult<v1::NamespaceStats> {
-        let namespace = namespace(&request.get_ref().namespace)?;
-        let (stats, reservation) = self.0.namespace_stats(namespace).await?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
+        let (stats, reservation) = self.0.namespace_stats(&admitted, namespace).await?;
         Ok(read_response_within(reservation, stats)?)
     }
 
@@ -134,11 +152,11 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::ForecastRequest>,
     ) -> GrpcResult<v1::NamespaceForecast> {
-        let request = request.into_inner();
-        let name = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let name = namespace(&admitted, &request.namespace)?;
         let request = forecast_request(name, request.bucket.as_ref(), request.count);
         let request = request.map_err(Problem::from)?;
-        let (forecast, reservation) = self.0.namespace_forecast(request).await?;
+        let (forecast, reservation) = self.0.namespace_forecast(&admitted, request).await?;
         Ok(read_response_within(reservation, forecast)?)
     }
 }

@@ -21,13 +21,16 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{consume::PolledResponses, status::deadline_exceeded};
-use crate::http::{
-    App, CallKind, ChangesNothing, Problem,
-    budget::{self, Budget, Reservation},
-    cursor::{Cursor, FilterHash},
-    reading::ReadResult,
-    timers::list::shown,
+use super::{Problem, consume::PolledResponses, status::stream_deadline_exceeded};
+use crate::{
+    call::Admitted,
+    memory::budget::{self, Budget, Reservation},
+    service::{
+        App,
+        cursor::{Cursor, FilterHash},
+        lists::shown,
+        reading::ReadResult,
+    },
 };
 
 /// Bytes of a response that are handed to the connection at once.
@@ -43,9 +46,10 @@ struct ResponseGuards {
 /// Returns a response that can still be refused for lack of memory.
 pub(super) fn read_response<T: Message>(
     app: &App,
+    admitted: &Admitted,
     message: T,
 ) -> Result<tonic::Response<T>, Problem> {
-    read_response_within(app.budget().empty_reservation(), message)
+    read_response_within(app.budget(admitted).empty_reservation(), message)
 }
 
 /// Returns such a response, with its memory from `reservation`, which grows as needed. Message and text
@@ -95,8 +99,12 @@ pub(super) fn page(
 }
 
 /// Returns a response to a change that was made. It is counted even without capacity.
-pub(super) async fn change_response<T: Message>(app: &App, message: T) -> tonic::Response<T> {
-    change_response_within(app.budget().empty_reservation(), message).await
+pub(super) async fn change_response<T: Message>(
+    app: &App,
+    admitted: &Admitted,
+    message: T,
+) -> tonic::Response<T> {
+    change_response_within(app.budget(admitted).empty_reservation(), message).await
 }
 
 /// Returns such a response, with its memory from `reservation`, which grows as needed.
@@ -201,7 +209,7 @@ impl hyper::body::Body for Outbound {
             // The trailers end the stream; its producer is dropped.
             (this.deadline, this.inner) = (None, Body::empty());
             let mut trailers = HeaderMap::new();
-            let status = deadline_exceeded(None, &ChangesNothing::of(CallKind::Change));
+            let status = stream_deadline_exceeded();
             let added = status.add_header(&mut trailers).ok();
             return Poll::Ready(added.map(|()| Ok(Frame::trailers(trailers))));
         }

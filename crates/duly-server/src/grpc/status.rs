@@ -11,8 +11,13 @@ use duly_core::{Code, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::http::{CallKind, ChangesNothing, Problem};
+use crate::{
+    call::{Admitted, no_response},
+    problem::Problem,
+};
 
+/// The time limit of a caller.
+const CALLER_LIMIT: &str = "within the caller's grpc-timeout";
 /// The domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "duly";
 
@@ -73,9 +78,7 @@ pub(super) fn from_library(status: Status) -> Status {
         }
         // The protocol requires this code, so it stays; `message` names a remedy.
         tonic::Code::Unimplemented => Problem::new(Code::MethodNotAllowed, message).into(),
-        tonic::Code::DeadlineExceeded => {
-            deadline_exceeded(None, &ChangesNothing::of(CallKind::Change))
-        }
+        tonic::Code::DeadlineExceeded => stream_deadline_exceeded(),
         _ => {
             let detail = format!("the call broke off ({message}): repeat it");
             Problem::new(Code::Aborted, detail).with_retry(Retry::Now).into()
@@ -84,15 +87,14 @@ pub(super) fn from_library(status: Status) -> Status {
 }
 
 /// Returns the status of a call over its time limit: the server's `limit`, or without it the caller's.
-pub(super) fn deadline_exceeded(
-    limit: Option<Duration>,
-    changes_nothing: &ChangesNothing,
-) -> Status {
-    let within = limit.map_or_else(
-        || "within the caller's grpc-timeout".to_owned(),
-        |limit| format!("within {} s", limit.as_secs()),
-    );
-    changes_nothing.no_response(&within).into()
+pub(super) fn deadline_exceeded(limit: Option<Duration>, admitted: &Admitted) -> Status {
+    let within = limit.map(|limit| format!("within {} s", limit.as_secs()));
+    admitted.no_response(within.as_deref().unwrap_or(CALLER_LIMIT)).into()
+}
+
+/// Returns the status of a stream over its caller's time limit, whose last change may have been made or not.
+pub(super) fn stream_deadline_exceeded() -> Status {
+    no_response(false, CALLER_LIMIT).into()
 }
 
 /// Returns the status of a call that waits while the server stops.

@@ -5,7 +5,6 @@
 use duly_api::{
     MessageFormat, Time, View, Words as _,
     batch::OPERATIONS_MAX,
-    filter::BulkCancelMode,
     timer::ScheduleMark,
     v1::{self, timers_server::Timers},
 };
@@ -18,25 +17,25 @@ use prost::Message;
 use tonic::Request;
 
 use super::{
-    GrpcResult,
+    GrpcResult, Problem,
     consume::{ConsumeResponses, Consumers},
     namespace,
     outbound::{change_response, change_response_within, page, read_response_within},
-    pull, required,
+    pull, read, required,
 };
 use crate::{
-    http::{
-        App, ChangesNothing, Problem,
-        batch::{OPERATION_BYTES, too_many},
-        body::run_blocking,
-        budget::Reservation,
-        cursor::apply_cursor,
-        items::{command, sort_items},
-        reading::ReadResult,
-        refusal_texts::SentOperation,
-        timers::list::{list_view, page_limit},
-    },
+    call::Admitted,
+    memory::budget::Reservation,
     messages,
+    problem::refusal_texts::SentOperation,
+    service::{
+        App,
+        blocking::run_blocking,
+        cursor::apply_cursor,
+        items::{OPERATION_BYTES, command, sort_items, too_many},
+        lists::{list_view, page_limit},
+        reading::ReadResult,
+    },
 };
 
 /// The service.
@@ -55,35 +54,39 @@ impl TimersService {
     /// Carries out a single operation.
     async fn apply_single(
         &self,
+        admitted: &Admitted,
         namespace: NamespaceName,
         operation: v1::Operation,
     ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
         let app = &self.app;
-        let mut reservation = app.budget().reserve(operation.encoded_len())?;
+        let mut reservation = app.budget(admitted).reserve(operation.encoded_len())?;
         let (command, sent) = command(app, &namespace, operation, MessageFormat::Protobuf)?;
-        let outcome = app.apply_within(namespace, command.operation, &mut reservation).await?;
+        let outcome =
+            app.apply_within(admitted, namespace, command.operation, &mut reservation).await?;
         Ok((sent, outcome, reservation))
     }
 
     async fn timer(
         &self,
+        admitted: &Admitted,
         namespace: NamespaceName,
         operation: v1::Operation,
     ) -> GrpcResult<v1::Timer> {
-        let (sent, outcome, reservation) = self.apply_single(namespace, operation).await?;
+        let (sent, outcome, reservation) =
+            self.apply_single(admitted, namespace, operation).await?;
         let path = sent.kind.name();
-        let timer = messages::timer(sent, &outcome, path)?;
+        let timer = messages::timer(admitted, sent, &outcome, path)?;
         Ok(change_response_within(reservation, timer).await)
     }
 }
 
 /// Returns the list of a request, from its beginning.
-fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
+fn list(admitted: &Admitted, request: &v1::ListRequest) -> Result<ListRequest, Problem> {
     let time =
         |field: &str, time: &Option<Time>| time.as_ref().map(|time| time.check(field)).transpose();
     let state = v1::State::known("state", request.state)?.and_then(v1::State::to_core);
     let state = state.map_or(ListState::Pending, ListState::Only);
-    let list = ListRequest::new(namespace(&request.namespace)?, state);
+    let list = ListRequest::new(namespace(admitted, &request.namespace)?, state);
     Ok(ListRequest {
         due_from: time("due_from", &request.due_from)?,
         due_to: time("due_to", &request.due_to)?,
@@ -97,103 +100,110 @@ fn list(request: &v1::ListRequest) -> Result<ListRequest, Problem> {
 #[tonic::async_trait]
 impl Timers for TimersService {
     async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let operation = required("schedule", request.schedule)?.into();
-        self.timer(namespace, operation).await
+        self.timer(&admitted, namespace, operation).await
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::Timer> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let ReadResult { value, mut reservation, rest } =
-            self.app.read_timer(namespace, id).await?;
+            self.app.read_timer(&admitted, namespace, id).await?;
         reservation.join(rest);
-        Ok(read_response_within(reservation, messages::shown(&value, ScheduleMark::None))?)
+        Ok(read_response_within(
+            reservation,
+            messages::shown(&admitted, &value, ScheduleMark::None),
+        )?)
     }
 
     async fn reschedule(&self, request: Request<v1::RescheduleRequest>) -> GrpcResult<v1::Timer> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
-        self.timer(namespace, operation).await
+        self.timer(&admitted, namespace, operation).await
     }
 
     async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let operation = required("cancel", request.cancel)?.into();
-        let (sent, outcome, reservation) = self.apply_single(namespace, operation).await?;
+        let (sent, outcome, reservation) =
+            self.apply_single(&admitted, namespace, operation).await?;
         let cancelled = messages::cancelled(&outcome, sent.kind.name())?;
         Ok(change_response_within(reservation, cancelled).await)
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> GrpcResult<v1::Timer> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let fire = Some(required("fire", request.fire)?);
         let operation = v1::Operation { fire, ..v1::Operation::default() };
-        self.timer(namespace, operation).await
+        self.timer(&admitted, namespace, operation).await
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> GrpcResult<v1::ListResponse> {
-        let request = request.into_inner();
+        let (admitted, request) = read(request)?;
         let cursor = request.cursor.clone();
         let view = View::known("view", request.view).map_err(Problem::from)?;
-        let view = list_view(view.filter(|view| *view != View::Unspecified))?;
-        let mut request = list(&request)?;
+        let view = list_view(&admitted, view.filter(|view| *view != View::Unspecified))?;
+        let mut request = list(&admitted, &request)?;
         let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
-        let read = self.app.read_partial_page(request).await?;
+        let read = self.app.read_partial_page(&admitted, request).await?;
         let bytes = read.reservation.bytes();
         Ok(run_blocking(bytes, move || page(read, filter, is_searched, view)).await?)
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let count = request.operations.len();
         if count > OPERATIONS_MAX {
             return Err(too_many("operations", count, OPERATIONS_MAX).into());
         }
         let reservation =
-            self.app.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
-        let (app, within) = (self.app.clone(), namespace.clone());
+            self.app.budget(&admitted).reserve(count * OPERATION_BYTES + request.encoded_len())?;
+        let (app, caller, within) = (self.app.clone(), admitted.clone(), namespace.clone());
         let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
                 command(&app, &within, operation, MessageFormat::Protobuf)
                     .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
-            Ok(sort_items(read))
+            Ok(sort_items(&caller, read))
         })
         .await?;
-        let outcomes = self.app.apply_many(&namespace, commands).await?;
+        let outcomes = self.app.apply_many(&admitted, &namespace, commands).await?;
+        let reader = admitted.clone();
         let response = run_blocking(count * OPERATION_BYTES, move || {
             let mut outcomes = outcomes.into_iter();
             let results = slots.into_iter().enumerate().map(|(i, slot)| match slot {
                 Err(problem) => messages::refusal(problem),
                 Ok(sent) => match outcomes.next() {
-                    Some(outcome) => messages::result(sent, &outcome, |kind| kind.path_at(i)),
+                    Some(outcome) => {
+                        messages::result(&reader, sent, &outcome, |kind| kind.path_at(i))
+                    }
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
             });
             Ok(v1::BatchResponse { results: results.collect() })
         })
         .await?;
-        let response = change_response(&self.app, response).await;
+        let response = change_response(&self.app, &admitted, response).await;
         // Until here the reservation stood for the bytes that are now counted exactly.
         drop(reservation);
         Ok(response)
     }
 
     async fn lease(&self, request: Request<v1::LeaseRequest>) -> GrpcResult<v1::LeaseResponse> {
-        Ok(pull::lease(&self.app, request.into_inner()).await?)
+        Ok(pull::lease(&self.app, request).await?)
     }
 
     async fn settle(&self, request: Request<v1::SettleRequest>) -> GrpcResult<v1::SettleResponse> {
-        Ok(pull::settle(&self.app, request.into_inner()).await?)
+        Ok(pull::settle(&self.app, request).await?)
     }
 
     type ConsumeStream = ConsumeResponses;
@@ -209,48 +219,55 @@ impl Timers for TimersService {
         &self,
         request: Request<v1::CancelManyRequest>,
     ) -> GrpcResult<v1::CancelManyResponse> {
-        let changes_nothing = request.extensions().get::<ChangesNothing>().cloned();
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let call = request.check().map_err(Problem::from)?;
-        if let Some(it) = changes_nothing.filter(|_| call.mode == BulkCancelMode::DryRun) {
-            it.set();
-        }
-        Ok(change_response(&self.app, self.app.cancel_many(namespace, call).await?).await)
+        Ok(change_response(
+            &self.app,
+            &admitted,
+            self.app.cancel_many(&admitted, namespace, call).await?,
+        )
+        .await)
     }
 
     async fn redrive(
         &self,
         request: Request<v1::RedriveRequest>,
     ) -> GrpcResult<v1::RedriveResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let (selection, spacing) = request.check().map_err(Problem::from)?;
-        let redriven = self.app.redrive(namespace, selection, spacing).await?;
-        Ok(change_response(&self.app, redriven).await)
+        let redriven = self.app.redrive(&admitted, namespace, selection, spacing).await?;
+        Ok(change_response(&self.app, &admitted, redriven).await)
     }
 
     async fn purge(&self, request: Request<v1::PurgeRequest>) -> GrpcResult<v1::PurgeResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let selection = request.check().map_err(Problem::from)?;
-        Ok(change_response(&self.app, self.app.purge(namespace, selection).await?).await)
+        Ok(change_response(
+            &self.app,
+            &admitted,
+            self.app.purge(&admitted, namespace, selection).await?,
+        )
+        .await)
     }
 
     async fn forget(&self, request: Request<v1::ForgetRequest>) -> GrpcResult<v1::ForgetResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
-        Ok(change_response(&self.app, self.app.forget(namespace, id).await?).await)
+        Ok(change_response(&self.app, &admitted, self.app.forget(&admitted, namespace, id).await?)
+            .await)
     }
 
     async fn dead_letter_overdue(
         &self,
         request: Request<v1::DeadLetterOverdueRequest>,
     ) -> GrpcResult<v1::DeadLetterOverdueResponse> {
-        let request = request.into_inner();
-        let namespace = namespace(&request.namespace)?;
-        let dead_lettered = self.app.dead_letter_overdue(namespace, request).await?;
-        Ok(change_response(&self.app, dead_lettered).await)
+        let (admitted, request) = read(request)?;
+        let namespace = namespace(&admitted, &request.namespace)?;
+        let dead_lettered = self.app.dead_letter_overdue(&admitted, namespace, request).await?;
+        Ok(change_response(&self.app, &admitted, dead_lettered).await)
     }
 }

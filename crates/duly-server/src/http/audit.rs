@@ -1,21 +1,15 @@
 //! `GET /v1/audit`: what administrators have done, as the store keeps it.
 
 use axum::extract::State;
-use duly_api::access::{AuditRecord, ListAuditResponse};
-use duly_core::access::NamespacePattern;
-use duly_store::AuditId;
+use duly_api::access::ListAuditResponse;
 use http::Uri;
 
 use super::{
     App,
     query::Query,
     response::{self, HandlerResult},
-    timers::list::page_limit,
 };
-use crate::{auth::Caller, call};
-
-/// Pages of the store that one call reads, at most, while the caller may see few of the records.
-const PAGES_MAX: usize = 10;
+use crate::call::Admitted;
 
 /// What administrators have done: the newest 10,000 changes of the last 90 days, the newest first.
 ///
@@ -31,41 +25,12 @@ const PAGES_MAX: usize = 10;
     ),
     responses((status = 200, description = "A page.", body = ListAuditResponse))
 )]
-pub(crate) async fn list_audit(State(app): State<App>, uri: Uri) -> HandlerResult {
+pub(crate) async fn list_audit(
+    State(app): State<App>,
+    admitted: Admitted,
+    uri: Uri,
+) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let limit = page_limit(query.integer("limit")?)?;
-    let mut before = query.get("cursor").map(str::parse::<AuditId>).transpose()?;
-    let mut records = Vec::new();
-    for _ in 0..PAGES_MAX {
-        let page = app.store.read_audit(before, limit).await?;
-        let is_last = page.len() < limit;
-        for entry in page {
-            before = Some(entry.id);
-            let record = serde_json::from_str::<AuditRecord>(&entry.line);
-            records.extend(record.ok().filter(is_visible));
-            if records.len() == limit {
-                break;
-            }
-        }
-        if is_last && records.len() < limit {
-            before = None;
-        }
-        if before.is_none() || records.len() == limit {
-            break;
-        }
-    }
-    let cursor = before.map(|id| id.to_string());
-    response::ok(&ListAuditResponse { records, cursor })
-}
-
-/// Returns `true` if the caller may see a record.
-fn is_visible(record: &AuditRecord) -> bool {
-    let caller = call::caller();
-    match (&caller, &record.namespace) {
-        (Caller::Anyone, _) => true,
-        (_, Some(namespace)) => caller.covers(namespace),
-        (_, None) => {
-            caller.key().is_some_and(|key| key.namespaces.contains(&NamespacePattern::all()))
-        }
-    }
+    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    response::ok(&app.list_audit(&admitted, limit, cursor).await?)
 }

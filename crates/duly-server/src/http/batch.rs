@@ -8,31 +8,33 @@ use axum::{
     extract::{FromRequest, Request, State},
     response::Response,
 };
-use duly_core::{Code, Invalid, NamespaceName};
+use duly_core::{Invalid, NamespaceName};
 use duly_store::Outcome;
 
 use super::{
     App, Problem,
     body::{self, JSON, JsonBody, NDJSON},
-    budget::Reservation,
-    items::{ItemResult, Items, SortedItems, sort_items},
     lines,
     path::NamespacePath,
     query::Query,
-    refusal_texts::SentOperation,
     response,
+};
+use crate::{
+    call::Admitted,
+    memory::budget::Reservation,
+    problem::refusal_texts::SentOperation,
+    service::{
+        blocking::run_blocking,
+        items::{
+            BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems, sort_items, too_many,
+        },
+    },
 };
 use duly_api::{
     BatchResponse,
     batch::{Batch, OPERATIONS_MAX, Results},
     moved::{Import, ImportResults},
 };
-
-/// Bytes of one batch, even if `server.body_bytes_max` is more.
-pub(crate) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Approximate memory of an operation and its result. It is reserved before anything is done, since the
-/// response cannot be refused afterwards.
-pub(crate) const OPERATION_BYTES: usize = 384;
 
 /// Many operations in one call.
 ///
@@ -58,10 +60,11 @@ pub(crate) const OPERATION_BYTES: usize = 384;
 )]
 pub(crate) async fn batch(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    respond(app, namespace, request, Items::Operations).await
+    respond((app, admitted), namespace, request, Items::Operations).await
 }
 
 /// Take timers of another server.
@@ -91,15 +94,16 @@ pub(crate) async fn batch(
 )]
 pub(crate) async fn import_timers(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    respond(app, namespace, request, Items::Timers).await
+    respond((app, admitted), namespace, request, Items::Timers).await
 }
 
 /// Responds to a call of many items.
 pub(super) async fn respond(
-    app: App,
+    (app, admitted): (App, Admitted),
     namespace: NamespaceName,
     request: Request,
     items: Items,
@@ -108,8 +112,8 @@ pub(super) async fn respond(
     let query = Query::read(request.uri(), &["results"])?;
     let results = Results::parse(query.get("results"))?;
     if kind == NDJSON {
-        return lines::respond(app, namespace, request, items, results.unwrap_or(Results::All))
-            .await;
+        let results = results.unwrap_or(Results::All);
+        return lines::respond((app, admitted), namespace, request, items, results).await;
     }
     if results.is_some() {
         let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
@@ -119,21 +123,21 @@ pub(super) async fn respond(
     if body.len() > BATCH_BYTES_MAX {
         return Err(Problem::too_large("body", "a batch", BATCH_BYTES_MAX, "split it"));
     }
-    let reader = (app.clone(), namespace.clone());
-    let prepare = move |text: &[u8]| prepare(&reader.0, &reader.1, items, text);
+    let reader = (app.clone(), admitted.clone(), namespace.clone());
+    let prepare = move |text: &[u8]| prepare((&reader.0, &reader.1), &reader.2, items, text);
     let (((slots, commands), reservation), held) = body.read_held(prepare).await?;
     let count = slots.len();
-    let outcomes = app.apply_many(&namespace, commands).await?;
+    let outcomes = app.apply_many(&admitted, &namespace, commands).await?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
-    let written = move || write(results_of(items, slots, outcomes));
-    let text = body::run_blocking(count * OPERATION_BYTES, written).await?;
+    let written = move || write(results_of(&admitted, items, slots, outcomes));
+    let text = run_blocking(count * OPERATION_BYTES, written).await?;
     Ok(response::change(reservation, text.into()).await)
 }
 
 /// Reads a batch, and reserves memory for the response.
 fn prepare(
-    app: &App,
+    (app, admitted): (&App, &Admitted),
     namespace: &NamespaceName,
     items: Items,
     text: &[u8],
@@ -143,15 +147,16 @@ fn prepare(
     if count > OPERATIONS_MAX {
         return Err(too_many(items.field(), count, OPERATIONS_MAX));
     }
-    let reservation = app.budget().reserve(count * OPERATION_BYTES)?;
+    let reservation = app.budget(admitted).reserve(count * OPERATION_BYTES)?;
     let read = texts.iter().enumerate().map(|(i, text)| {
         let read = items.command(app, namespace, text.get().as_bytes());
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
-    Ok((sort_items(read), reservation))
+    Ok((sort_items(admitted, read), reservation))
 }
 
 fn results_of(
+    admitted: &Admitted,
     items: Items,
     slots: Vec<Result<SentOperation, Problem>>,
     outcomes: Vec<Outcome>,
@@ -159,7 +164,7 @@ fn results_of(
     let mut outcomes = outcomes.into_iter();
     slots.into_iter().enumerate().map(move |(i, slot)| match slot {
         Err(problem) => items.refusal(problem),
-        Ok(sent) => items.result(sent, outcomes.next().as_ref(), |kind| kind.path_at(i)),
+        Ok(sent) => items.result(admitted, sent, outcomes.next().as_ref(), |kind| kind.path_at(i)),
     })
 }
 
@@ -174,12 +179,4 @@ fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> 
     }
     text.extend_from_slice(b"]}\n");
     Ok(text)
-}
-
-/// Refuses a list with too many entries.
-pub(crate) fn too_many(field: &str, count: usize, max: usize) -> Problem {
-    let allowed = format!("at most {max} entries");
-    let detail = format!("{field} must have {allowed}; got {count}: split the request");
-    let seen = Some(format!("{count} entries"));
-    Problem::new(Code::RequestTooLarge, detail).at(field, seen, &allowed)
 }

@@ -6,28 +6,20 @@
 //! 3. Arrived bytes count, not the announced length: an announcement costs its sender nothing.
 //! 4. A dropped [`JsonBody`] releases its memory.
 
-use std::{num::NonZero, sync::OnceLock};
-
 use axum::{
     body::HttpBody,
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
 use duly_core::{Code, invalid::shorten};
-use http::{
-    HeaderMap, HeaderValue,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
-};
+use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
 
-use super::{App, Problem, budget::Reservation};
-use crate::call;
+use super::{App, Problem, path};
+use crate::{memory::budget::Reservation, service::blocking::run_blocking};
 use duly_api::json;
 
-/// Bodies from this size on are read on a blocking thread.
-const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// Media type of almost every body.
 pub(super) const JSON: &str = "application/json";
 /// Media type of bodies with one JSON value on each line.
@@ -94,36 +86,6 @@ pub(super) fn copies(text: &[u8]) -> usize {
     if text.contains(&b'\\') { 3 } else { 2 }
 }
 
-/// Runs work on this number of bytes: here, or on another thread where it would delay other requests.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    if bytes < INLINE_BYTES_MAX {
-        return work();
-    }
-    // One permit for each core: more would only take turns, and hold their memory meanwhile.
-    static SLOTS: OnceLock<Semaphore> = OnceLock::new();
-    let slots = SLOTS.get_or_init(|| {
-        Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get))
-    });
-    let _slot = slots.acquire().await.expect("it is never closed");
-    let scope = call::Scope::current();
-    match tokio::task::spawn_blocking(move || scope.run_blocking(work)).await {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(stopping()),
-        },
-    }
-}
-
-/// Returns the problem of a runtime that ends and accepts no more work.
-fn stopping() -> Problem {
-    let detail = "the server is stopping: nothing was done, repeat the call";
-    Problem::temporary(Code::Unavailable, detail)
-}
-
 /// A missing body, or an empty JSON object.
 #[derive(Debug)]
 pub(crate) struct NoBody;
@@ -176,12 +138,13 @@ impl FromRequest<App> for NoBody {
 
 async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
     let bytes_max = app.limits.body_bytes_max;
-    let body = request.into_body();
+    let (parts, body) = request.into_parts();
+    let admitted = path::admitted(&parts)?;
     let declared = body.size_hint().exact();
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large(bytes_max, "server.body_bytes_max"));
     }
-    let budget = app.budget();
+    let budget = app.budget(admitted);
     let together = budget.largest_body();
     if declared.is_some_and(|bytes| bytes > together as u64) {
         return Err(too_large(together, budget.limit_name()));
@@ -259,26 +222,6 @@ fn too_large(bytes_max: usize, key: &str) -> Problem {
     Problem::too_large("body", "the body", bytes_max, &remedy)
 }
 
-/// Refuses an encoded body: the server decodes none, so its bytes would be misread.
-///
-/// # Errors
-/// When a coding other than `identity` is named.
-pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_plain = |value: &HeaderValue| {
-        let codings = value.to_str().unwrap_or("unreadable").split(',').map(str::trim);
-        codings.into_iter().all(|it| it.is_empty() || it.eq_ignore_ascii_case("identity"))
-    };
-    let mut values = headers.get_all(CONTENT_ENCODING).iter();
-    let Some(value) = values.find(|value| !is_plain(value)) else {
-        return Ok(());
-    };
-    let seen = shorten(&String::from_utf8_lossy(value.as_bytes()));
-    let allowed = "left out: this server reads bodies as they are";
-    let detail = format!("content-encoding must be {allowed}; got {seen}");
-    let problem = Problem::new(Code::UnsupportedMediaType, detail);
-    Err(problem.at("content-encoding", Some(seen), allowed))
-}
-
 /// Returns the content type, if it is one of `allowed`. Every other type is refused, so that no web page
 /// can send a body without a preflight request.
 pub(super) fn check_content_type(
@@ -328,11 +271,6 @@ mod tests {
         assert!(detail(&headers).contains("; got none: send"), "{}", detail(&headers));
         headers.insert(CONTENT_TYPE, "none".parse().expect("a value"));
         assert!(detail(&headers).contains("; got \"none\": send"), "{}", detail(&headers));
-    }
-
-    #[test]
-    fn calls_during_a_stop_get_a_retry_time() {
-        assert_eq!(stopping().into_body().retry_after_ms, Some(1_000));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{
-    HeaderMap, HeaderValue, Method, StatusCode,
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD,
@@ -15,13 +15,15 @@ use http::{
     },
 };
 
-use super::{Guard, openapi::RouteDescription};
+use crate::{guard::Guard, operations};
 
 /// Headers of a request that the server reads.
 const READ: HeaderValue =
     HeaderValue::from_static("accept, authorization, content-type, traceparent");
 /// Headers of a response that a script could not read otherwise.
 const SHOWN: HeaderValue = HeaderValue::from_static("allow, retry-after");
+/// Methods of a path that does not exist.
+const EVERY_METHOD: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 /// Seconds that a browser may cache a preflight response.
 const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
@@ -50,26 +52,23 @@ impl Cors {
         }
     }
 
-    /// Returns the response to a preflight request of an allowed origin, and nothing for other requests.
-    pub(super) fn preflight(
-        &self,
-        route: &str,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Option<Response> {
-        let is_preflight = *method == Method::OPTIONS
+    /// Returns `true` for a preflight request of an allowed origin.
+    pub(super) fn is_preflight<B>(&self, request: &Request<B>) -> bool {
+        *request.method() == Method::OPTIONS
             && matches!(self, Self::Allowed(_))
-            && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        if !is_preflight {
-            return None;
-        }
-        let methods = HeaderValue::from_str(&RouteDescription::route(route)?.methods).ok()?;
+            && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+
+    /// Returns the response to a preflight request. A path that does not exist has every method, so that a page
+    /// sees the response to its call.
+    pub(super) fn preflight(&self, route: &str) -> Response {
+        let methods = operations::methods_of(route).and_then(|it| HeaderValue::try_from(it).ok());
         let preflight_headers = [
-            (ACCESS_CONTROL_ALLOW_METHODS, methods),
+            (ACCESS_CONTROL_ALLOW_METHODS, methods.unwrap_or(EVERY_METHOD)),
             (ACCESS_CONTROL_ALLOW_HEADERS, READ),
             (ACCESS_CONTROL_MAX_AGE, REMEMBERED),
         ];
-        Some((StatusCode::NO_CONTENT, preflight_headers).into_response())
+        (StatusCode::NO_CONTENT, preflight_headers).into_response()
     }
 
     /// Adds the headers to a response.

@@ -7,29 +7,17 @@
 
 use axum::extract::State;
 use duly_api::{
-    DeadLetterError, DeadLetterOverdueRequest, DeadLetterOverdueResponse, PurgeRequest,
-    PurgeResponse, RedriveRequest, RedriveResponse,
-    dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
-    json,
-};
-use duly_core::{Invalid, NamespaceName, Timestamp};
-use duly_store::{
-    Command, Operation, Outcome, Refusal,
-    command::DeadLetterId,
-    query::{Body, ListRequest, ListState, PAGE_MAX},
+    DeadLetterOverdueRequest, DeadLetterOverdueResponse, PurgeRequest, PurgeResponse,
+    RedriveRequest, RedriveResponse, json,
 };
 
 use super::{
-    App, Problem,
+    App,
     body::JsonBody,
-    cursor::{Cursor, apply_cursor},
-    items::brief,
     path::NamespacePath,
-    reading::ReadResult,
-    refusal_texts::OperationKind,
     response::{self, HandlerResult},
 };
-use crate::messages;
+use crate::call::Admitted;
 
 /// Send dead letters again, at most 10000 a call.
 ///
@@ -44,12 +32,13 @@ use crate::messages;
 )]
 pub(crate) async fn redrive(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let (selection, spacing) =
         body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
-    response::ok(&app.redrive(namespace, selection, spacing).await?)
+    response::ok(&app.redrive(&admitted, namespace, selection, spacing).await?)
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -62,11 +51,12 @@ pub(crate) async fn redrive(
 )]
 pub(crate) async fn purge(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
-    response::ok(&app.purge(namespace, selection).await?)
+    response::ok(&app.purge(&admitted, namespace, selection).await?)
 }
 
 /// Dead-letter overdue timers: due and retrying timers become dead letters with the reason `overdue`.
@@ -82,217 +72,9 @@ pub(crate) async fn purge(
 )]
 pub(crate) async fn dead_letter_overdue(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
-    response::ok(&app.dead_letter_overdue(namespace, body.parse().await?).await?)
-}
-
-impl App {
-    /// Redrives dead letters, as many as one call may.
-    pub(crate) async fn redrive(
-        &self,
-        namespace: NamespaceName,
-        selection: DeadLetterSelection,
-        spacing: RedriveSpacing,
-    ) -> Result<RedriveResponse, Problem> {
-        let operation =
-            |letter, number| Operation::Redrive { letter, delay: spacing.delay(number) };
-        let done = handle_selection(self, namespace, selection, operation).await?;
-        Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
-    }
-
-    /// Purges dead letters, as many as one call may.
-    pub(crate) async fn purge(
-        &self,
-        namespace: NamespaceName,
-        selection: DeadLetterSelection,
-    ) -> Result<PurgeResponse, Problem> {
-        let operation = |letter, _| Operation::Purge { letter };
-        let done = handle_selection(self, namespace, selection, operation).await?;
-        Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
-    }
-
-    /// Dead-letters overdue timers, as many as one call may.
-    pub(crate) async fn dead_letter_overdue(
-        &self,
-        namespace: NamespaceName,
-        DeadLetterOverdueRequest { due_by, cursor, .. }: DeadLetterOverdueRequest,
-    ) -> Result<DeadLetterOverdueResponse, Problem> {
-        self.namespace(namespace.clone()).await?;
-        let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
-        let due_by = check_due_by(due_by, self.now())?;
-        let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
-        // The list has timers that are due before this time.
-        request.due_to = Some(due_by.saturating_add(duly_core::Millis::from_ms(1)));
-        let filter = apply_cursor(&mut request, cursor.as_deref())?;
-        let mut dead_lettered = 0;
-        for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
-            let ReadResult { value: page, reservation: _reservation, rest: _rest } =
-                self.read_page(request.clone()).await?;
-            let unleased = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
-            let commands = unleased.map(|view| {
-                let operation = Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by };
-                brief(namespace.clone(), operation)
-            });
-            dead_letter(self, &namespace, commands.collect(), &mut dead_lettered).await?;
-            request.after = page.next;
-            if request.after.is_none() {
-                break;
-            }
-        }
-        let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
-        Ok(DeadLetterOverdueResponse { dead_lettered, due_by: Some(due_by.into()), cursor })
-    }
-}
-
-/// The result of a call.
-#[derive(Debug, Default)]
-struct SelectionResult {
-    count: u64,
-    cursor: Option<String>,
-    errors: Vec<DeadLetterError>,
-}
-
-/// Carries out the operation that `operation` makes of a letter and its number, from 0, on the selected dead
-/// letters.
-async fn handle_selection(
-    app: &App,
-    namespace: NamespaceName,
-    selection: DeadLetterSelection,
-    operation: impl Fn(DeadLetterId, u64) -> Operation,
-) -> Result<SelectionResult, Problem> {
-    app.namespace(namespace.clone()).await?;
-    match selection {
-        DeadLetterSelection::Named(dead_letters) => {
-            handle_named(app, &namespace, dead_letters, operation).await
-        }
-        DeadLetterSelection::All(cursor) => {
-            handle_all(app, namespace, cursor.as_deref(), operation).await
-        }
-    }
-}
-
-async fn handle_named(
-    app: &App,
-    namespace: &NamespaceName,
-    dead_letters: Vec<Result<DeadLetterId, Invalid>>,
-    operation: impl Fn(DeadLetterId, u64) -> Operation,
-) -> Result<SelectionResult, Problem> {
-    let mut done = SelectionResult::default();
-    let mut indices = Vec::new();
-    let mut operations = Vec::new();
-    for (index, letter) in dead_letters.into_iter().enumerate() {
-        match letter {
-            Ok(letter) => {
-                operations.push(operation(letter, indices.len() as u64));
-                indices.push(index);
-            }
-            Err(invalid) => done.errors.push(refused(index, invalid.into())),
-        }
-    }
-    let outcomes = apply(app, namespace, operations).await?;
-    for (index, outcome) in indices.into_iter().zip(outcomes) {
-        match outcome {
-            Ok(()) => done.count += 1,
-            Err(problem) => done.errors.push(refused(index, problem)),
-        }
-    }
-    done.errors.sort_by_key(|error| error.index);
-    Ok(done)
-}
-
-fn refused(index: usize, problem: Problem) -> DeadLetterError {
-    let index = u32::try_from(index).unwrap_or(u32::MAX);
-    DeadLetterError { index, error: Some(*problem.into_body()) }
-}
-
-/// Handles every dead letter after the cursor, page by page, up to the bound of one call.
-async fn handle_all(
-    app: &App,
-    namespace: NamespaceName,
-    cursor: Option<&str>,
-    operation: impl Fn(DeadLetterId, u64) -> Operation,
-) -> Result<SelectionResult, Problem> {
-    let mut request = ListRequest::new(namespace.clone(), ListState::Only(duly_core::State::Dead));
-    let filter = Cursor::filter_of(&request);
-    // The count continues across calls, and so does the spacing.
-    let mut number = 0;
-    if let Some(text) = cursor {
-        let cursor = Cursor::parse("cursor", text, filter)?;
-        number = cursor.count;
-        request.after = Some(cursor.position);
-    }
-    let mut done = SelectionResult::default();
-    for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
-        let ReadResult { value: page, reservation: _reservation, rest: _rest } =
-            app.read_page(request.clone()).await?;
-        let dead_letters = page.timers.iter().filter_map(|view| match &view.body {
-            Body::Whole(timer) => {
-                Some(DeadLetterId::Delivery(timer.delivery_id(namespace.as_str())))
-            }
-            Body::Tombstone(_) => None,
-        });
-        let operations: Vec<_> =
-            dead_letters.zip(number..).map(|(letter, number)| operation(letter, number)).collect();
-        number += operations.len() as u64;
-        let outcomes = apply(app, &namespace, operations).await?;
-        // A missing letter was redriven or purged by another call.
-        done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
-        request.after.clone_from(&page.next);
-        let cursor = |next| Cursor::new(next, filter).with_count(number).to_string();
-        done.cursor = page.next.map(cursor);
-        if request.after.is_none() {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-/// Carries out operations on dead letters.
-async fn apply(
-    app: &App,
-    namespace: &NamespaceName,
-    operations: Vec<Operation>,
-) -> Result<Vec<Result<(), Problem>>, Problem> {
-    let kind = operations.first().map_or(OperationKind::Purge, OperationKind::of);
-    let commands = operations.into_iter().map(|operation| brief(namespace.clone(), operation));
-    let outcomes = app.apply_many(namespace, commands.collect()).await?;
-    let results = outcomes.into_iter().map(|outcome| match outcome {
-        Outcome::Refused(_) | Outcome::Failed(_) => Err(messages::refused(kind, &outcome, "")),
-        _ => Ok(()),
-    });
-    Ok(results.collect())
-}
-
-fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {
-    match requested {
-        Some(due_by) if due_by > now => {
-            Err(Invalid::new("due_by", due_by, format!("not in the future; it is {now}")))
-        }
-        requested => Ok(requested.unwrap_or(now)),
-    }
-}
-
-async fn dead_letter(
-    app: &App,
-    namespace: &NamespaceName,
-    commands: Vec<Command>,
-    dead_lettered: &mut u64,
-) -> Result<(), Problem> {
-    if commands.is_empty() {
-        return Ok(());
-    }
-    let mut failed = None;
-    for outcome in app.apply_many(namespace, commands).await? {
-        match outcome {
-            Outcome::Changed(_) => *dead_lettered += 1,
-            // Claimed, cancelled, rescheduled or dead-lettered since it was listed.
-            Outcome::Unchanged(_)
-            | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
-            other => failed = Some(messages::refused(OperationKind::DeadLetter, &other, "")),
-        }
-    }
-    let already = *dead_lettered;
-    failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "dead-lettered")))
+    response::ok(&app.dead_letter_overdue(&admitted, namespace, body.parse().await?).await?)
 }

@@ -1,42 +1,21 @@
 //! `/v1/keys`: the keys of callers. `GET /v1/whoami`: the caller itself.
 //!
-//! 1. A secret is shown once, in the response that creates it.
-//! 2. A caller can create, change and remove only keys that permit no more than its own key.
-//! 3. A change is based on the keys that the server knows. If another change came first, it is made again on
-//!    top of that.
+//! A secret is shown once, in the response that creates it.
 
 use axum::{extract::State, response::IntoResponse};
-use duly_api::{
-    access::{
-        CallerInfo, CreateKeyRequest, Key, ListKeysResponse, NewKey, PatchKeyRequest,
-        RotateKeyRequest, check_actions, check_namespaces, check_networks,
-    },
-    json::Nulls,
+use duly_api::access::{
+    CallerInfo, CreateKeyRequest, Key, ListKeysResponse, NewKey, PatchKeyRequest, RotateKeyRequest,
 };
-use duly_core::{
-    Code, Invalid, Millis,
-    access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey, Subject},
-    error_code::Retry,
-};
-use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
 use http::{StatusCode, Uri};
-use rand::Rng;
 
 use super::{
-    App, Problem,
+    App,
     body::{JsonBody, MaybeBody},
     path::KeyPath,
     query::Query,
     response::{self, HandlerResult},
-    tenants::shown,
-    timers::list::page_limit,
 };
-use crate::{auth::Caller, call};
-
-/// Longest time for which an old secret stays valid.
-const KEEP_OLD_MAX: Millis = Millis::from_secs(30 * 86_400);
-/// Attempts to make a change on top of others.
-const TRIES: usize = 20;
+use crate::call::Admitted;
 
 /// Create a key.
 ///
@@ -49,42 +28,13 @@ const TRIES: usize = 20;
     request_body(content = CreateKeyRequest, content_type = "application/json"),
     responses((status = 201, description = "The key with its secret.", body = NewKey))
 )]
-pub(crate) async fn create_key(State(app): State<App>, body: JsonBody) -> HandlerResult {
-    let request: CreateKeyRequest = body.parse().await?;
-    let now = app.now();
-    let at =
-        |time: Option<duly_api::Time>, field: &str| time.map(|time| time.check(field)).transpose();
-    let expires_in = request.expires_in.map(|it| it.check("expires_in")).transpose()?;
-    let expires_at = at(request.expires_at, "expires_at")?;
-    if expires_in.is_some() && expires_at.is_some() {
-        return Err(Invalid::unseen("expires_in", "left out beside expires_at").into());
-    }
-    let presented = generate();
-    let caller = call::caller();
-    let created_by = caller.key().map_or_else(String::new, |key| key.id.to_string());
-    let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
-    let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
-    if subject.is_some() && !call::caller().key().is_some_and(ApiKey::is_admin) {
-        // It would take the place of the keys of the groups, or of other names, of the same caller.
-        let detail = "only an administrator of all namespaces may create a key with a subject";
-        return Err(Problem::new(Code::PermissionDenied, detail));
-    }
-    let key = ApiKey {
-        networks: check_networks(&request.networks.unwrap_or_default())?,
-        not_before: at(request.not_before, "not_before")?,
-        expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
-        ..ApiKey::new(&presented, request.name, rights, (now, created_by)).with_subject(subject)
-    };
-    let key = app.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
-    let secret = key.subject.is_none().then(|| presented.reveal());
-    let new = NewKey { secret, key: Key::from(&key) };
+pub(crate) async fn create_key(
+    State(app): State<App>,
+    admitted: Admitted,
+    body: JsonBody,
+) -> HandlerResult {
+    let new = app.create_key(&admitted, body.parse().await?).await?;
     response::json(StatusCode::CREATED, &new)
-}
-
-/// Returns a new key.
-fn generate() -> PresentedKey {
-    let mut random = rand::rng();
-    PresentedKey::new(KeyId::generate(random.random()), random.random())
 }
 
 /// Keys in the order of their ids, without their secrets: those that permit no more than that of the call.
@@ -98,22 +48,14 @@ fn generate() -> PresentedKey {
     ),
     responses((status = 200, description = "A page.", body = ListKeysResponse))
 )]
-pub(crate) async fn list_keys(State(app): State<App>, uri: Uri) -> HandlerResult {
+pub(crate) async fn list_keys(
+    State(app): State<App>,
+    admitted: Admitted,
+    uri: Uri,
+) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let limit = page_limit(query.integer("limit")?)?;
-    let after = query
-        .get("cursor")
-        .map(KeyId::new)
-        .transpose()
-        .map_err(|invalid| Invalid { field: "cursor".to_owned(), ..invalid })?;
-    let records = app.auth.records();
-    let is_next = |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && is_granted(key);
-    let keys = records.keys.values().filter(is_next);
-    let mut keys: Vec<_> = keys.take(limit + 1).map(Key::from).collect();
-    let has_more = keys.len() > limit;
-    keys.truncate(limit);
-    let cursor = keys.last().filter(|_| has_more).map(|key| key.id.clone());
-    response::ok(&ListKeysResponse { keys, cursor })
+    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    response::ok(&app.list_keys(&admitted, limit, cursor)?)
 }
 
 /// One key, without its secret.
@@ -124,10 +66,12 @@ pub(crate) async fn list_keys(State(app): State<App>, uri: Uri) -> HandlerResult
     params(("id" = String, Path, description = "Id of the key")),
     responses((status = 200, description = "The key.", body = Key))
 )]
-pub(crate) async fn get_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
-    let records = app.auth.records();
-    let key = records.keys.get(&id).filter(|key| is_granted(key)).ok_or_else(|| no_key(&id))?;
-    response::ok(&Key::from(key))
+pub(crate) async fn get_key(
+    State(app): State<App>,
+    admitted: Admitted,
+    KeyPath(id): KeyPath,
+) -> HandlerResult {
+    response::ok(&app.get_key(&admitted, &id)?)
 }
 
 /// Change a key: an absent field stays, `null` for `expires_at` and `networks` removes the limit.
@@ -141,42 +85,11 @@ pub(crate) async fn get_key(State(app): State<App>, KeyPath(id): KeyPath) -> Han
 )]
 pub(crate) async fn patch_key(
     State(app): State<App>,
+    admitted: Admitted,
     KeyPath(id): KeyPath,
     body: JsonBody,
 ) -> HandlerResult {
-    let Nulls { value: patch, names: nulls } = body.parse::<Nulls<PatchKeyRequest>>().await?;
-    if patch == PatchKeyRequest::default() && nulls.is_empty() {
-        return Err(Invalid::new("body", "{}", "an object with a field to change").into());
-    }
-    let revocation = PatchKeyRequest { disabled: Some(true), ..PatchKeyRequest::default() };
-    if call::may_only_revoke() && (patch != revocation || !nulls.is_empty()) {
-        return Err(crate::audit::unwritable());
-    }
-    if let Some(name) = nulls.iter().find(|name| !["expires_at", "networks"].contains(&&***name)) {
-        return Err(Invalid::new(name, "null", "a value, or left out").into());
-    }
-    let changed = app.change_key(&id, |present| {
-        let mut key = present.cloned().ok_or_else(|| no_key(&id))?;
-        if let Some(name) = &patch.name {
-            key.name.clone_from(name);
-        }
-        if let Some(actions) = &patch.actions {
-            key.actions = check_actions(actions)?;
-        }
-        if let Some(namespaces) = &patch.namespaces {
-            key.namespaces = check_namespaces(namespaces)?;
-        }
-        if patch.networks.is_some() || nulls.iter().any(|name| name == "networks") {
-            key.networks = check_networks(patch.networks.as_deref().unwrap_or_default())?;
-        }
-        if patch.expires_at.is_some() || nulls.iter().any(|name| name == "expires_at") {
-            let time = patch.expires_at.as_ref();
-            key.expires_at = time.map(|time| time.check("expires_at")).transpose()?;
-        }
-        key.disabled = patch.disabled.unwrap_or(key.disabled);
-        Ok(key)
-    });
-    response::ok(&Key::from(&changed.await?))
+    response::ok(&app.patch_key(&admitted, &id, body.parse().await?).await?)
 }
 
 /// Give a key a new secret. The old one stays valid for `keep_old`.
@@ -190,6 +103,7 @@ pub(crate) async fn patch_key(
 )]
 pub(crate) async fn rotate_key(
     State(app): State<App>,
+    admitted: Admitted,
     KeyPath(id): KeyPath,
     MaybeBody(body): MaybeBody,
 ) -> HandlerResult {
@@ -197,27 +111,7 @@ pub(crate) async fn rotate_key(
         Some(body) => body.parse().await?,
         None => RotateKeyRequest::default(),
     };
-    let keep = request.keep_old.map(|it| it.check_within("keep_old", Millis::ZERO, KEEP_OLD_MAX));
-    let until = keep.transpose()?.filter(|keep| *keep > Millis::ZERO);
-    let until = until.map(|keep| app.now().saturating_add(keep));
-    let presented = PresentedKey::new(id.clone(), generate().secret());
-    let changed = app.change_key(&id, |present| {
-        let mut key = present.cloned().ok_or_else(|| no_key(&id))?;
-        if key.subject.is_some() {
-            let allowed = "a key with a secret: this one has a subject, whose certificate or token is \
-                           renewed where it was issued";
-            return Err(Invalid::new("id", &id, allowed).into());
-        }
-        key.secrets.truncate(KEY_SECRETS_MAX - 1);
-        match until {
-            Some(until) => key.secrets.iter_mut().for_each(|old| old.ends_at = Some(until)),
-            None => key.secrets.clear(),
-        }
-        key.secrets.insert(0, KeySecret { hash: presented.hash(), ends_at: None });
-        Ok(key)
-    });
-    let new = NewKey { key: Key::from(&changed.await?), secret: Some(presented.reveal()) };
-    response::ok(&new)
+    response::ok(&app.rotate_key(&admitted, &id, request).await?)
 }
 
 /// Remove a key. It permits nothing from the response on.
@@ -228,18 +122,12 @@ pub(crate) async fn rotate_key(
     params(("id" = String, Path, description = "Id of the key")),
     responses((status = 204, description = "It is gone."))
 )]
-pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> HandlerResult {
-    app.change_keys(&id, |present| match present {
-        // Without it its holder may have a wider key, of a group. A disabled key keeps its place.
-        Some(key) if call::may_only_revoke() && key.subject.is_some() => {
-            let detail = "the audit log cannot be written, and the removal of a key with a subject may leave \
-                          its holder another key, of a group: disable it instead";
-            Err(Problem::temporary(Code::Unavailable, detail))
-        }
-        Some(_) => Ok(AccessChange::Delete(id.clone())),
-        None => Err(no_key(&id)),
-    })
-    .await?;
+pub(crate) async fn delete_key(
+    State(app): State<App>,
+    admitted: Admitted,
+    KeyPath(id): KeyPath,
+) -> HandlerResult {
+    app.delete_key(&admitted, &id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -250,117 +138,6 @@ pub(crate) async fn delete_key(State(app): State<App>, KeyPath(id): KeyPath) -> 
     tag = "keys",
     responses((status = 200, description = "The caller.", body = CallerInfo))
 )]
-pub(crate) async fn whoami(State(app): State<App>) -> HandlerResult {
-    let caller = call::caller();
-    let (key, tenant) = (caller.key().map(Key::from), caller.tenant().map(|it| shown(it)));
-    response::ok(&CallerInfo { keys_required: app.auth.is_required(), key, tenant })
-}
-
-fn no_key(id: &KeyId) -> Problem {
-    let detail = format!("there is no key {id}: GET /v1/keys lists all");
-    Problem::new(Code::NotFound, detail)
-}
-
-impl App {
-    /// Writes a key, and returns it. `next` gets the present one.
-    async fn change_key(
-        &self,
-        id: &KeyId,
-        next: impl Fn(Option<&ApiKey>) -> Result<ApiKey, Problem> + Send + Sync,
-    ) -> Result<ApiKey, Problem> {
-        let records = self.change_keys(id, |present| {
-            let key = next(present)?;
-            check_grant(&key)?;
-            Ok(AccessChange::Put(Box::new(key)))
-        });
-        records.await?.ok_or_else(|| Problem::fault("a key that was written is gone"))
-    }
-
-    /// Changes a key, and returns it as it is then.
-    async fn change_keys(
-        &self,
-        id: &KeyId,
-        change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
-    ) -> Result<Option<ApiKey>, Problem> {
-        call::note(|notes| notes.target = Some(id.to_string()));
-        let changed = self.change_records(|records| {
-            let present = records.keys.get(id);
-            present.map(check_grant).transpose()?;
-            change(present)
-        });
-        Ok(changed.await?.keys.get(id).cloned())
-    }
-
-    /// Changes the keys and tenants, and returns them as they are then. `change` gets the present ones.
-    pub(super) async fn change_records(
-        &self,
-        change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
-    ) -> Result<AccessRecords, Problem> {
-        if !self.auth.is_required() {
-            let detail = "this server requires no keys, which tenants need too, so it cannot know who may create \
-                          the first one: stop it and run `duly key create NAME --admin --data DIR`, or set \
-                          auth.mode and auth.root_key_file";
-            return Err(Problem::new(Code::PermissionDenied, detail));
-        }
-        for _ in 0..TRIES {
-            let records = self.auth.records();
-            // The body may have taken long.
-            call::caller().check_still_valid(self.now())?;
-            if let Some(changed) = self.change_access(records.version, change(&records)?).await? {
-                return Ok(changed);
-            }
-        }
-        let detail = "other callers kept changing keys: nothing was done, repeat the call";
-        Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
-    }
-
-    /// Uses the keys that the store has now.
-    pub(super) async fn reread_keys(&self) {
-        let seen = self.auth.records().version;
-        if let Ok(Some(newer)) = self.store.read_access(seen).await {
-            self.auth.use_records(newer);
-        }
-    }
-
-    /// Changes the keys in the store, and uses what the store has then, even if the caller does not wait for
-    /// it. Returns `None` if another change came first.
-    async fn change_access(
-        &self,
-        seen: u64,
-        change: AccessChange,
-    ) -> Result<Option<AccessRecords>, Problem> {
-        let app = self.clone();
-        let task = tokio::spawn(async move {
-            let changed = app.store.change_access(seen, change, ChangeOrigin::Call).await;
-            match &changed {
-                Ok(Some(records)) => app.auth.use_records(records.clone()),
-                // After an error in doubt the change may have been made.
-                Ok(None) | Err(_) => app.reread_keys().await,
-            }
-            changed
-        });
-        let changed = task.await.map_err(|_| Problem::fault("a change of keys ended early"))?;
-        Ok(changed?)
-    }
-}
-
-/// Returns `true` if a key permits no more than the caller's own.
-fn is_granted(key: &ApiKey) -> bool {
-    match call::caller() {
-        Caller::Anyone => true,
-        Caller::Unidentified => false,
-        Caller::Holder(holder) => key.is_within(holder.key()),
-    }
-}
-
-/// Checks that a key permits no more than the caller's own.
-fn check_grant(key: &ApiKey) -> Result<(), Problem> {
-    if is_granted(key) {
-        return Ok(());
-    }
-    let detail = format!(
-        "key {} permits more than your key, or for longer: use a key with the role admin in all namespaces",
-        key.id
-    );
-    Err(Problem::new(Code::PermissionDenied, detail))
+pub(crate) async fn whoami(State(app): State<App>, admitted: Admitted) -> HandlerResult {
+    response::ok(&app.whoami(&admitted))
 }

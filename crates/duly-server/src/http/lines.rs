@@ -32,15 +32,17 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::splitter::{InputLine, Splitter};
-use super::{
-    App, Problem,
-    batch::BATCH_BYTES_MAX,
-    body::{NDJSON, run_blocking},
-    budget::{self, Reservation},
-    items::{Items, sort_items},
-    refusal_texts::SentOperation,
+use super::{App, Problem, body::NDJSON};
+use crate::{
+    audit::StreamStep,
+    call::Admitted,
+    memory::budget::{self, Reservation},
+    problem::refusal_texts::SentOperation,
+    service::{
+        blocking::run_blocking,
+        items::{BATCH_BYTES_MAX, Items, sort_items},
+    },
 };
-use crate::{audit::StreamStep, call};
 use duly_api::batch::{LastLine, ResultLine, Results};
 
 /// Operations of one step.
@@ -52,7 +54,7 @@ const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Responds to a stream of lines.
 pub(super) async fn respond(
-    app: App,
+    (app, admitted): (App, Admitted),
     namespace: NamespaceName,
     request: Request,
     items: Items,
@@ -60,7 +62,7 @@ pub(super) async fn respond(
 ) -> Result<Response, Problem> {
     let line_bytes_max = app.limits.body_bytes_max.min(BATCH_BYTES_MAX);
     let mut lines = LineStream {
-        reservation: app.budget().empty_reservation(),
+        reservation: app.budget(&admitted).empty_reservation(),
         splitter: Splitter::new(line_bytes_max),
         deadline: None,
         body: request.into_body(),
@@ -69,13 +71,14 @@ pub(super) async fn respond(
         items,
         results,
         namespace,
+        admitted,
         app,
     };
     // Read before the head of the response: a caller that waits for "100 Continue" gets it first.
     lines.read().await;
-    let chunks = stream::unfold((lines, call::Scope::current()), |(mut lines, scope)| async move {
-        let chunk = scope.run(lines.next()).await?;
-        Some((Ok::<_, Infallible>(chunk), (lines, scope)))
+    let chunks = stream::unfold(lines, |mut lines| async move {
+        let chunk = lines.next().await?;
+        Some((Ok::<_, Infallible>(chunk), lines))
     });
     Ok(ndjson(Body::from_stream(chunks)))
 }
@@ -102,21 +105,22 @@ fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
 }
 
 /// Returns a value as one line.
-pub(super) fn line(app: &App, value: &impl Serialize) -> Bytes {
+pub(super) fn line(app: &App, admitted: &Admitted, value: &impl Serialize) -> Bytes {
     let mut text = Vec::new();
     write_line(&mut text, value);
-    hold(app, text)
+    hold(app, admitted, text)
 }
 
 /// Returns text that is counted without a check of the capacity.
-fn hold(app: &App, text: Vec<u8>) -> Bytes {
-    let reservation = app.budget().reserve_unchecked(text.len());
+fn hold(app: &App, admitted: &Admitted, text: Vec<u8>) -> Bytes {
+    let reservation = app.budget(admitted).reserve_unchecked(text.len());
     budget::count_bytes(text, reservation)
 }
 
 /// A running stream.
 struct LineStream {
     app: App,
+    admitted: Admitted,
     namespace: NamespaceName,
     body: Body,
     splitter: Splitter,
@@ -158,7 +162,7 @@ impl LineStream {
                 if !step.is_empty() {
                     match self.apply_step(step).await {
                         Ok(text) if text.is_empty() => {}
-                        Ok(text) => return Some(hold(&self.app, text)),
+                        Ok(text) => return Some(hold(&self.app, &self.admitted, text)),
                         Err(problem) => self.progress = StreamProgress::Stopped(problem),
                     }
                     continue;
@@ -170,11 +174,17 @@ impl LineStream {
                     self.read().await;
                 }
                 StreamProgress::Ended if self.results == Results::All => return None,
-                StreamProgress::Ended => return Some(line(&self.app, &self.summary())),
+                StreamProgress::Ended => {
+                    return Some(line(&self.app, &self.admitted, &self.summary()));
+                }
                 StreamProgress::Stopped(problem) => {
                     let after_line = self.splitter.line();
                     let error = problem.into_body();
-                    return Some(line(&self.app, &LastLine::Stopped { after_line, error }));
+                    return Some(line(
+                        &self.app,
+                        &self.admitted,
+                        &LastLine::Stopped { after_line, error },
+                    ));
                 }
                 StreamProgress::Over => return None,
             }
@@ -253,37 +263,36 @@ impl LineStream {
 
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
-        call::caller().check_still_valid(self.app.now())?;
+        self.admitted.caller().check_still_valid(self.app.now())?;
         self.app.audit.check_writable()?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
-        let values = self.app.budget().reserve(2 * bytes)?;
+        let values = self.app.budget(&self.admitted).reserve(2 * bytes)?;
         let items = self.items;
-        let (app, namespace) = (self.app.clone(), self.namespace.clone());
+        let (app, admitted) = (self.app.clone(), self.admitted.clone());
+        let namespace = self.namespace.clone();
         let prepared = run_blocking(bytes, move || {
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
             let read = lines.iter().map(|line| parse_line(&app, &namespace, items, line));
-            Ok((numbers, sort_items(read)))
+            Ok((numbers, sort_items(&admitted, read)))
         });
         let (numbers, (slots, commands)) = prepared.await?;
-        let (outcomes, refused_whole) = match self.app.apply_many(&self.namespace, commands).await {
-            Ok(outcomes) => (outcomes, None),
-            Err(problem) => (Vec::new(), Some(problem)),
-        };
+        let (outcomes, refused_whole) =
+            match self.app.apply_many(&self.admitted, &self.namespace, commands).await {
+                Ok(outcomes) => (outcomes, None),
+                Err(problem) => (Vec::new(), Some(problem)),
+            };
         drop(values);
-        let (operation, action) = self.items.operation();
-        let notes = call::take_notes();
+        let notes = self.admitted.take_notes();
         let step = StreamStep {
             protocol: "http",
-            operation,
-            action,
             namespace: Some(&self.namespace),
             items: usize::try_from(notes.items).unwrap_or(usize::MAX),
             is_denied: notes.is_denied,
             is_doubtful: refused_whole.is_some() && notes.items > 0,
         };
         if step.items > 0 || step.is_denied {
-            self.app.audit.note_step(&step, self.app.now());
+            self.app.audit.note_step(&self.admitted, &step, self.app.now());
         }
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
@@ -292,7 +301,9 @@ impl LineStream {
                 (Err(problem), _) => self.items.refusal(problem),
                 (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
                 (Ok(sent), None) => {
-                    self.items.result(sent, outcomes.next(), |kind| kind.name().to_owned())
+                    self.items.result(&self.admitted, sent, outcomes.next(), |kind| {
+                        kind.name().to_owned()
+                    })
                 }
             };
             let refused = result.is_refused();

@@ -32,6 +32,8 @@ use utoipa::{
     },
 };
 
+use crate::operations::of_http;
+
 use super::{
     body::{JSON, NDJSON},
     response::{self, PROBLEM_JSON},
@@ -94,7 +96,7 @@ fn complete(document: &mut Value) {
     for (path, calls) in
         entries(&mut document["paths"]).filter(|(path, _)| path.starts_with("/v1/"))
     {
-        entries(calls).for_each(|(_, call)| complete_call(path, call));
+        entries(calls).for_each(|(method, call)| complete_call(path, method, call));
     }
     let resume = &mut document["paths"]["/v1/namespaces/{namespace}/resume"]["post"];
     resume["requestBody"]["required"] = json!(false);
@@ -182,9 +184,14 @@ fn value_name(enumeration: &str, word: &Value) -> String {
     format!("{name}_{}", word.as_str().unwrap_or_default()).to_uppercase()
 }
 
-/// Adds the parameters of the path, except those that the call describes itself, and the refusals that every
-/// call can return.
-fn complete_call(path: &str, call: &mut Value) {
+/// Adds the right, repetition and time limit of the operation, the parameters of the path, except those that the call
+/// describes itself, and the refusals that every call can return.
+fn complete_call(path: &str, method: &str, call: &mut Value) {
+    let method = Method::try_from(method.to_uppercase().as_str()).unwrap_or_default();
+    let operation = of_http(&method, path);
+    call["x-duly-right"] = json!(operation.right.name());
+    call["x-duly-repeat"] = json!(operation.repeat.name());
+    call["x-duly-time-limit"] = json!(operation.time_limit.name());
     let mut parameters = call["parameters"].as_array().cloned().unwrap_or_default();
     for (name, description) in PATH_PARAMETERS {
         let is_described = parameters.iter().any(|parameter| parameter["name"] == name);
@@ -298,50 +305,23 @@ pub(crate) async fn openapi() -> Response {
     response::with_body(StatusCode::OK, Body::from(text.as_str()))
 }
 
-/// The description of a route for the layer in front of it: its methods, and those without query parameters.
-#[derive(Debug)]
-pub(super) struct RouteDescription {
-    /// The methods, as `Allow` lists them.
-    pub(super) methods: String,
-    /// Methods without query parameters.
-    plain: Vec<Method>,
-}
-
-impl RouteDescription {
-    /// Returns the route with this path; `None` for an unmatched path.
-    pub(super) fn route(path: &str) -> Option<&'static Self> {
-        static ROUTES: OnceLock<BTreeMap<String, RouteDescription>> = OnceLock::new();
-        let routes = ROUTES.get_or_init(|| {
-            let (_, document) = super::routes().split_for_parts();
-            let paths = document.paths.paths.into_iter();
-            paths.map(|(path, item)| (path, Self::of(&item))).collect()
-        });
-        routes.get(path)
-    }
-
-    /// Returns `true` if `method` is one of the route's and takes no query parameter.
-    pub(super) fn takes_no_parameter(&self, method: &Method) -> bool {
-        self.plain.contains(method)
-    }
-
-    fn of(item: &PathItem) -> Self {
-        let mut methods = Vec::new();
-        let mut plain = Vec::new();
-        for (names, operation) in [
-            (&[Method::GET, Method::HEAD][..], &item.get),
-            (&[Method::POST], &item.post),
-            (&[Method::PUT], &item.put),
-            (&[Method::PATCH], &item.patch),
-            (&[Method::DELETE], &item.delete),
-        ] {
-            let Some(operation) = operation else { continue };
-            methods.extend(names.iter().map(Method::as_str));
-            if !has_query(operation) {
-                plain.extend_from_slice(names);
-            }
-        }
-        Self { methods: methods.join(", "), plain }
-    }
+/// Returns `true` if an operation has query parameters; `None` if there is no such operation.
+pub(super) fn takes_query(route: &str, method: &Method) -> Option<bool> {
+    static ROUTES: OnceLock<BTreeMap<String, PathItem>> = OnceLock::new();
+    let routes = ROUTES.get_or_init(|| {
+        let (_, document) = super::routes().split_for_parts();
+        document.paths.paths.into_iter().collect()
+    });
+    let item = routes.get(route)?;
+    let operation = match *method {
+        Method::GET | Method::HEAD => &item.get,
+        Method::POST => &item.post,
+        Method::PUT => &item.put,
+        Method::PATCH => &item.patch,
+        Method::DELETE => &item.delete,
+        _ => &None,
+    };
+    operation.as_ref().map(has_query)
 }
 
 fn has_query(operation: &Operation) -> bool {

@@ -1,4 +1,4 @@
-//! Reads the path of a request: a namespace, a timer in one, a key or a tenant.
+//! Reads the head of a request: the admitted call, and from its path a namespace, a timer in one, a key or a tenant.
 //!
 //! Segments are split before they are decoded, so an id may hold `/` as `%2F`.
 
@@ -12,7 +12,7 @@ use duly_core::{
 };
 
 use super::Problem;
-use crate::call;
+use crate::call::Admitted;
 
 /// The namespace in the path.
 #[derive(Debug, Clone)]
@@ -35,6 +35,14 @@ pub(super) struct KeyPath(pub(super) KeyId);
 #[derive(Debug, Clone)]
 pub(super) struct TenantPath(pub(super) TenantName);
 
+impl<S: Send + Sync> FromRequestParts<S> for Admitted {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        admitted(parts).cloned()
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for TenantPath {
     type Rejection = Problem;
 
@@ -56,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NamespacePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let params = decoded(parts, state).await?;
-        Ok(Self(namespace(&params)?))
+        Ok(Self(namespace(parts, &params)?))
     }
 }
 
@@ -65,7 +73,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TimerPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let params = decoded(parts, state).await?;
-        Ok(Self { namespace: namespace(&params)?, id: TimerId::new(param(&params, "id"))? })
+        Ok(Self { namespace: namespace(parts, &params)?, id: TimerId::new(param(&params, "id"))? })
     }
 }
 
@@ -76,10 +84,15 @@ async fn decoded<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPath
         .map_err(|_| refused("path", parts.uri.path()).into())
 }
 
+/// Returns the admitted call that the layer in front of the handlers has added.
+pub(super) fn admitted(parts: &Parts) -> Result<&Admitted, Problem> {
+    parts.extensions.get().ok_or_else(|| Problem::fault("a handler ran without admission"))
+}
+
 /// Returns the namespace in the path, after checking that the caller may use it.
-fn namespace(params: &RawPathParams) -> Result<NamespaceName, Problem> {
+fn namespace(parts: &Parts, params: &RawPathParams) -> Result<NamespaceName, Problem> {
     let name = NamespaceName::new(param(params, "namespace"))?;
-    call::caller().check_namespace(&name)?;
+    admitted(parts)?.check_namespace(&name)?;
     Ok(name)
 }
 

@@ -15,13 +15,14 @@ use http::{
 };
 use serde::Serialize;
 
-use super::{
-    Problem,
-    body::{JSON, run_blocking},
-    budget::{self, IsCounted, Reservation},
-    text::ResponseText,
+use super::{Problem, body::JSON, text::ResponseText};
+use crate::{
+    auth,
+    call::Admitted,
+    memory::budget::{self, IsCounted, Reservation},
+    messages,
+    service::blocking::run_blocking,
 };
-use crate::{auth, messages};
 use duly_api::timer::ScheduleMark;
 
 /// Media type of every error.
@@ -73,6 +74,7 @@ pub(super) fn json_within(
 /// The change is made, so the response cannot be refused any more. `reservation` counts the timer and
 /// the text; if it is too small for the text, the text exceeds the budget.
 pub(super) async fn changed_timer(
+    admitted: &Admitted,
     mut reservation: Reservation,
     status: StatusCode,
     view: &Arc<TimerView>,
@@ -81,17 +83,19 @@ pub(super) async fn changed_timer(
     let bytes = usize::try_from(view.memory_bytes()).unwrap_or(usize::MAX);
     let own = reservation.split(bytes);
     let write = |reservation| {
-        let view = Arc::clone(view);
+        let (view, admitted) = (Arc::clone(view), admitted.clone());
         run_blocking(bytes, move || {
             let mut text = ResponseText::new(reservation);
-            let written = text.value(&messages::shown(&view, mark));
+            let written = text.value(&messages::shown(&admitted, &view, mark));
             Ok((written, text))
         })
     };
     let (mut written, mut text) = write(reservation).await?;
     if written.is_err() {
         reservation = text.into_reservation();
-        reservation.grow_past_budget_to(ResponseText::bytes_of(&messages::shown(view, mark))).await;
+        let shown = messages::shown(admitted, view, mark);
+        reservation.grow_past_budget_to(ResponseText::bytes_of(&shown)).await;
+        drop(shown);
         (written, text) = write(reservation).await?;
     }
     written?;

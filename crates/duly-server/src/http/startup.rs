@@ -15,36 +15,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing,
 };
-use duly_core::Code;
-use tokio::sync::watch;
 
-use super::{
-    Guard, Problem, cors::Cors, elsewhere, health, openapi, response::HandlerResult, unread,
+use super::{Problem, cors::Cors, elsewhere, health, openapi, response::HandlerResult, unread};
+use crate::{
+    operations::{HEALTHZ, METRICS, READYZ},
+    service::{StartupProgress, StartupState},
 };
-use crate::telemetry::Metrics;
-use duly_api::cluster::Recovery;
-
-/// The step of the startup that the server waits for.
-#[derive(Debug, Clone)]
-pub(crate) struct StartupProgress {
-    /// The step as a sentence without its full stop.
-    pub(crate) sentence: String,
-    /// The progress, once something is read.
-    pub(crate) progress: Option<Recovery>,
-}
-
-/// State for requests while the store opens; cheap to clone.
-#[derive(Debug, Clone)]
-pub(crate) struct StartupState {
-    /// The rules for callers.
-    pub(crate) guard: Guard,
-    /// The step that the server waits for.
-    pub(crate) progress: watch::Receiver<StartupProgress>,
-    /// The recorder behind `/metrics`.
-    pub(crate) metrics: Metrics,
-    /// `true`: callers need a key, and the keys are not known yet. No caller gets reasons or metrics.
-    pub(crate) is_guarded: bool,
-}
 
 /// Returns the router of `server.admin_listen` while the store opens.
 pub(crate) fn admin_router(startup: StartupState) -> Router {
@@ -66,9 +42,9 @@ pub(crate) fn router(startup: StartupState) -> Router {
 
 fn probes() -> Router<StartupState> {
     Router::new()
-        .route(health::HEALTHZ, routing::get(health::alive))
-        .route(health::READYZ, routing::get(readyz))
-        .route(health::METRICS, routing::get(scrape))
+        .route(HEALTHZ, routing::get(health::alive))
+        .route(READYZ, routing::get(readyz))
+        .route(METRICS, routing::get(scrape))
 }
 
 async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
@@ -102,17 +78,4 @@ async fn scrape(State(startup): State<StartupState>) -> Response {
 
 async fn not_yet(State(startup): State<StartupState>) -> Problem {
     startup.not_yet()
-}
-
-impl StartupState {
-    /// Returns the problem of a call that needs the store.
-    pub(crate) fn not_yet(&self) -> Problem {
-        let mut detail = "the server is starting".to_owned();
-        if !self.is_guarded {
-            detail.push_str(": ");
-            detail.push_str(&self.progress.borrow().sentence);
-        }
-        detail.push_str("; nothing was done, repeat the call");
-        Problem::temporary(Code::Unavailable, detail)
-    }
 }

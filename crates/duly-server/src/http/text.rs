@@ -19,11 +19,8 @@ use http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
-use super::{
-    Problem,
-    budget::{self, IsCounted, Reservation},
-    response,
-};
+use super::{Problem, response};
+use crate::memory::budget::{self, IsCounted, Reservation};
 
 /// Bytes of the first part of a text.
 const PART_BYTES_MIN: usize = 1024;

@@ -15,16 +15,18 @@ use http::{StatusCode, Uri};
 
 use super::{
     App,
-    body::{JsonBody, NoBody, run_blocking},
-    budget::Reservation,
-    items::brief,
+    body::{JsonBody, NoBody},
     path::{NamespacePath, TimerPath},
     query::Query,
-    reading::ReadResult,
-    refusal_texts::{OperationKind, SentOperation},
     response::{self, HandlerResult},
 };
-use crate::messages;
+use crate::{
+    call::Admitted,
+    memory::budget::Reservation,
+    messages,
+    problem::refusal_texts::{OperationKind, SentOperation},
+    service::{blocking::run_blocking, items::brief, reading::ReadResult},
+};
 
 /// Schedule a timer.
 ///
@@ -41,6 +43,7 @@ use crate::messages;
 )]
 pub(crate) async fn schedule_timer(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
@@ -56,7 +59,7 @@ pub(crate) async fn schedule_timer(
             Ok((operation, when))
         })
         .await?;
-    change(&app, namespace, operation, when, reservation).await
+    change(&app, &admitted, namespace, operation, when, reservation).await
 }
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -66,13 +69,18 @@ pub(crate) async fn schedule_timer(
     tag = "timers",
     responses((status = 200, description = "The timer.", body = Timer))
 )]
-pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> HandlerResult {
-    let ReadResult { value, reservation, rest } = app.read_timer(timer.namespace, timer.id).await?;
+pub(crate) async fn get_timer(
+    State(app): State<App>,
+    admitted: Admitted,
+    timer: TimerPath,
+) -> HandlerResult {
+    let ReadResult { value, reservation, rest } =
+        app.read_timer(&admitted, timer.namespace, timer.id).await?;
     let written = move || {
         let response = response::json_within(
             rest,
             StatusCode::OK,
-            &messages::shown(&value, ScheduleMark::None),
+            &messages::shown(&admitted, &value, ScheduleMark::None),
         );
         drop(value);
         response
@@ -92,6 +100,7 @@ pub(crate) async fn get_timer(State(app): State<App>, timer: TimerPath) -> Handl
 )]
 pub(crate) async fn reschedule_timer(
     State(app): State<App>,
+    admitted: Admitted,
     timer: TimerPath,
     body: JsonBody,
 ) -> HandlerResult {
@@ -105,7 +114,7 @@ pub(crate) async fn reschedule_timer(
             Ok((operation, when))
         })
         .await?;
-    change(&app, timer.namespace, operation, when, reservation).await
+    change(&app, &admitted, timer.namespace, operation, when, reservation).await
 }
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -120,13 +129,14 @@ pub(crate) async fn reschedule_timer(
 )]
 pub(crate) async fn cancel_timer(
     State(app): State<App>,
+    admitted: Admitted,
     timer: TimerPath,
     uri: Uri,
 ) -> HandlerResult {
     let query = Query::read(&uri, &["if_revision"])?;
     let if_revision = check_revision(query.integer("if_revision")?)?;
     let operation = Operation::Cancel { id: timer.id, if_revision };
-    let outcome = app.apply_one(brief(timer.namespace, operation)).await?;
+    let outcome = app.apply_one(&admitted, brief(timer.namespace, operation)).await?;
     response::ok(&messages::cancelled(&outcome, "")?)
 }
 
@@ -139,26 +149,29 @@ pub(crate) async fn cancel_timer(
 )]
 pub(crate) async fn fire_timer(
     State(app): State<App>,
+    admitted: Admitted,
     timer: TimerPath,
     _body: NoBody,
 ) -> HandlerResult {
-    let reservation = app.budget().empty_reservation();
-    change(&app, timer.namespace, Operation::Fire { id: timer.id }, None, reservation).await
+    let reservation = app.budget(&admitted).empty_reservation();
+    change(&app, &admitted, timer.namespace, Operation::Fire { id: timer.id }, None, reservation)
+        .await
 }
 
 /// Makes, finds or changes a timer, and responds with it. `when` is the due time or delay if the caller sent
 /// text.
 async fn change(
     app: &App,
+    admitted: &Admitted,
     namespace: NamespaceName,
     operation: Operation,
     when: Option<Box<str>>,
     mut reservation: Reservation,
 ) -> HandlerResult {
     let sent = SentOperation { kind: OperationKind::of(&operation), when };
-    let outcome = app.apply_within(namespace, operation, &mut reservation).await?;
+    let outcome = app.apply_within(admitted, namespace, operation, &mut reservation).await?;
     let is_new = matches!(outcome, Outcome::Created(_));
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (view, mark) = messages::view(sent, &outcome, "")?;
-    response::changed_timer(reservation, status, view, mark).await
+    response::changed_timer(admitted, reservation, status, view, mark).await
 }

@@ -5,7 +5,7 @@ use duly_store_embedded::backup::{BackupError, BackupReport};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
-use crate::http::BackupLimits;
+use crate::service::BackupLimits;
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());

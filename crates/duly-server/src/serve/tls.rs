@@ -25,6 +25,8 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpStream,
     signal::unix::{Signal, SignalKind, signal},
@@ -35,11 +37,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
 use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
-use crate::{
-    auth::PeerCertificate,
-    config::{TlsVersion, key},
-    listen::Stream,
-};
+use crate::{auth::PeerCertificate, listen::Stream};
 
 /// Protocols of the handshake, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
@@ -47,15 +45,36 @@ const HTTP1: &[u8] = b"http/1.1";
 /// Time before the end of a certificate from which it is reported.
 const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 24 * 3_600);
 
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V1_3,
+}
+
+/// A file that a key of the configuration names.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedFile {
+    /// The key.
+    pub(crate) key: &'static str,
+    /// The path.
+    pub(crate) path: PathBuf,
+}
+
 /// Settings of TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsOptions {
     /// The certificate, with those that lead to its authority, in PEM.
-    pub(crate) certificate: PathBuf,
+    pub(crate) certificate: NamedFile,
     /// Its private key, in PEM.
-    pub(crate) key: PathBuf,
+    pub(crate) key: NamedFile,
     /// Authorities of the callers' certificates, in PEM; without it callers have none.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) client_ca: Option<NamedFile>,
     /// `true`: a caller without a certificate has no other proof, so its handshake fails.
     pub(crate) requires_certificate: bool,
     /// Oldest version that callers may use.
@@ -64,30 +83,35 @@ pub(crate) struct TlsOptions {
     pub(crate) reload: Duration,
 }
 
+impl NamedFile {
+    fn unusable(&self, reason: String) -> TlsFileError {
+        TlsFileError { key: self.key, path: self.path.clone(), reason }
+    }
+}
+
 impl TlsOptions {
     /// Reads the files.
     ///
     /// # Errors
     /// The file that cannot be used, and the reason.
     pub(crate) fn read(&self) -> Result<TlsFiles, TlsFileError> {
-        let unusable =
-            |key, path: &PathBuf, reason| TlsFileError { key, path: path.clone(), reason };
-        let wrong_key = |reason| unusable(key!(tls.key_file), &self.key, reason);
-        let certificates = |key, path: &PathBuf| {
-            files::certificates(path).map_err(|reason| unusable(key, path, reason))
+        let certificates = |file: &NamedFile| {
+            files::certificates(&file.path).map_err(|reason| file.unusable(reason))
         };
-        let chain = certificates(key!(tls.certificate_file), &self.certificate)?;
-        let secret = files::private_key(&self.key).map_err(wrong_key)?;
-        let own = CertifiedKey::from_der(chain, secret, &ring::default_provider())
-            .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?;
+        let chain = certificates(&self.certificate)?;
+        let secret =
+            files::private_key(&self.key.path).map_err(|reason| self.key.unusable(reason))?;
+        let own = CertifiedKey::from_der(chain, secret, &ring::default_provider());
+        let own = own.map_err(|error| {
+            self.key.unusable(format!("it does not match the certificate: {error}"))
+        })?;
         let mut authorities = None;
-        if let Some(path) = &self.client_ca {
-            let key = key!(tls.client_ca_file);
-            let read = certificates(key, path)?;
+        if let Some(file) = &self.client_ca {
+            let read = certificates(file)?;
             let (_, refused) = RootCertStore::empty().add_parsable_certificates(read.clone());
             if refused > 0 {
                 let reason = format!("{refused} of its certificates are no authorities");
-                return Err(unusable(key, path, reason));
+                return Err(file.unusable(reason));
             }
             authorities = Some(read);
         }

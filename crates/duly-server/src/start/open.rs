@@ -32,7 +32,7 @@ use tokio::{sync::watch, task, time::sleep};
 use super::{StartError, options};
 use crate::{
     config::{Config, StoreUrl, key},
-    http::{Backups, MakeBackup, StartupProgress},
+    service::{Backups, MakeBackup, StartupProgress},
 };
 
 /// Names that mark a directory as that of a store, whole or damaged. The store itself checks such a

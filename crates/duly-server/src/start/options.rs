@@ -179,8 +179,10 @@ pub(super) fn node_options(
         Address::Unix(path) => path.display().to_string(),
     };
     let name = format!("{machine}:{place}");
+    let endpoint = config.tracing.otlp_endpoint.as_ref().map(|url| url.reveal());
+    let sample_percent = config.tracing.sample_percent.as_u32();
     let (export, traces) =
-        TraceExport::start(&config.tracing, &name).map_err(StartError::Traces)?;
+        TraceExport::start(endpoint, sample_percent, &name).map_err(StartError::Traces)?;
     let options = duly_node::Options {
         name,
         traces,

@@ -31,8 +31,6 @@ use reqwest::blocking::Client;
 use tokio::task::spawn_blocking;
 use url::Url;
 
-use crate::config::Tracing;
-
 /// Time limit of one request to the collector.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a stop waits for the last spans.
@@ -51,11 +49,15 @@ impl TraceExport {
     ///
     /// # Errors
     /// A sentence, if the HTTP client cannot be built.
-    pub(crate) fn start(config: &Tracing, node: &str) -> Result<(Self, Traces), String> {
-        let Some(endpoint) = &config.otlp_endpoint else {
+    pub(crate) fn start(
+        endpoint: Option<&str>,
+        sample_percent: u32,
+        node: &str,
+    ) -> Result<(Self, Traces), String> {
+        let Some(endpoint) = endpoint else {
             return Ok((Self::default(), Traces::default()));
         };
-        let address = with_path(endpoint.reveal())?;
+        let address = with_path(endpoint)?;
         let exporter = OtlpExporter::builder()
             .with_http()
             .with_http_client(client(address.scheme())?)
@@ -81,7 +83,7 @@ impl TraceExport {
             .with_resource(resource)
             .build();
         let tracer = BoxedTracer::new(Box::new(provider.tracer("duly")));
-        let ratio = f64::from(config.sample_percent.as_u32()) / 100.0;
+        let ratio = f64::from(sample_percent) / 100.0;
         Ok((Self(Some(provider)), Traces::new(tracer, ratio)))
     }
 

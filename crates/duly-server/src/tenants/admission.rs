@@ -13,7 +13,7 @@ use duly_core::{
 use duly_store::{Command, Error, Operation, Outcome};
 
 use super::{TenantState, Use, WAIT, rate};
-use crate::http::Problem;
+use crate::problem::Problem;
 
 /// Size of a pending timer besides its payload and headers, as an estimate.
 pub(super) const TIMER_BYTES: u64 = 128;

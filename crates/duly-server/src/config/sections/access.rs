@@ -9,6 +9,7 @@ use crate::config::{
     texts::{AbsolutePath, GroupsClaim, Instant, NonEmpty},
     urls::KeysUrl,
 };
+use crate::{audit::AuditLevel, serve::TlsVersion};
 
 /// `[auth]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -69,19 +70,6 @@ pub struct Audit {
     pub files_max: Integer<1, 1_000, 10>,
 }
 
-/// Calls that get a line in the audit log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AuditLevel {
-    /// Changes, and refusals for want of a valid key or a right.
-    #[default]
-    Changes,
-    /// These refusals.
-    Denied,
-    /// Every call that needs a key.
-    All,
-}
-
 /// `[jwt]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -133,16 +121,4 @@ pub struct Tls {
     /// Interval at which the files are read again, and those of `[webhook]` too; SIGHUP reads them at once. Files that cannot be
     /// used are logged, and leave the present certificate in use.
     pub reload: TimeSpan<SECOND, DAY, { 30 * SECOND }>,
-}
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    #[serde(rename = "1.2")]
-    V1_2,
-    /// TLS 1.3.
-    #[serde(rename = "1.3")]
-    V1_3,
 }

@@ -222,7 +222,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
             range(&Millis::ZERO, &namespace::FALLBACK_OPEN_MAX),
         ),
         fixed("operations of a batch", most(api::batch::OPERATIONS_MAX as u64)),
-        fixed("bytes of a batch", bytes(crate::http::batch::BATCH_BYTES_MAX)),
+        fixed("bytes of a batch", bytes(crate::service::items::BATCH_BYTES_MAX)),
         fixed("settlements of a call", most(api::settle::SETTLEMENTS_MAX as u64)),
         set(
             "timers of a cancel call",
@@ -259,7 +259,10 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         fixed("bytes of the head of a request", bytes(crate::serve::HEAD_BYTES_MAX as usize)),
         // The default of hyper, which reads the requests.
         fixed("headers of a request", most(100)),
-        fixed("calls under way of a connection", most(crate::serve::STREAMS_MAX.into())),
+        fixed(
+            "calls under way of a connection",
+            most(crate::connection::streams::STREAMS_MAX.into()),
+        ),
         fixed("calls under way without a key", most(streams::STREAMS_WITHOUT_KEY_MAX.into())),
         fixed("refused calls without a key", most(streams::REFUSED_MAX.into())),
         fixed("frames without a request", most(u64::from(crate::connection::FRAMES_MAX))),

@@ -8,7 +8,6 @@ use duly_api::{
 };
 use duly_core::{
     Invalid, Millis, NamespaceName,
-    access::Action,
     error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
@@ -25,15 +24,15 @@ use tonic::Status;
 use super::{QueuedResponse, Requests};
 use crate::{
     audit::StreamStep,
-    call,
-    grpc::{namespace, pull::check_settlements, required},
-    http::{
-        App, Problem,
-        body::run_blocking,
-        lease_reservation::LeaseReservation,
+    call::Admitted,
+    grpc::{Problem, namespace, pull::check_settlements, required},
+    memory::lease_reservation::LeaseReservation,
+    messages,
+    service::{
+        App,
+        blocking::run_blocking,
         pull::{SETTLEMENT_BYTES, reserve_settlements, settle_result},
     },
-    messages,
 };
 
 /// Most firings of one response; more come in the next one.
@@ -70,6 +69,7 @@ struct LeaseResult {
 /// A consumer.
 pub(super) struct Session {
     app: App,
+    admitted: Admitted,
     namespace: NamespaceName,
     lease: Option<Millis>,
     responses: Sender<QueuedResponse>,
@@ -84,38 +84,49 @@ pub(super) struct Session {
 }
 
 /// Records a step of a stream in the audit log.
-fn note_step(app: &App, namespace: Option<&NamespaceName>, items: usize, is_doubtful: bool) {
-    let notes = call::take_notes();
+fn note_step(
+    app: &App,
+    admitted: &Admitted,
+    namespace: Option<&NamespaceName>,
+    items: usize,
+    is_doubtful: bool,
+) {
+    let notes = admitted.take_notes();
     let step = StreamStep {
         protocol: "grpc",
-        operation: "/duly.v1.Timers/Consume",
-        action: Action::Consume,
         namespace: namespace.or(notes.namespace.as_ref()),
         items,
         is_denied: notes.is_denied,
         is_doubtful,
     };
-    app.audit.note_step(&step, app.now());
+    app.audit.note_step(admitted, &step, app.now());
 }
 
 impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
         app: App,
+        admitted: Admitted,
         mut requests: Requests,
         responses: Sender<QueuedResponse>,
     ) -> Result<(), Status> {
         // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
-        call::caller().check_still_valid(app.now())?;
+        admitted.caller().check_still_valid(app.now())?;
         let open = required("open", first.open.take())?;
-        let opened = Self::open(app.clone(), open, responses);
-        note_step(&app, opened.as_ref().ok().map(|session| &session.namespace), 0, false);
+        let opened = Self::open((app.clone(), admitted.clone()), open, responses);
+        note_step(
+            &app,
+            &admitted,
+            opened.as_ref().ok().map(|session| &session.namespace),
+            0,
+            false,
+        );
         let mut session = opened?;
         session.take(first).await?;
         let mut leasing: OptionFuture<LeaseFuture> = None.into();
         let mut is_leasing = false;
-        let (mut check, has_key) = (interval(KEY_CHECK_EVERY), call::caller().key().is_some());
+        let (mut check, has_key) = (interval(KEY_CHECK_EVERY), admitted.caller().key().is_some());
         loop {
             if !is_leasing && session.can_lease() {
                 leasing = Some(session.lease()).into();
@@ -131,7 +142,7 @@ impl Session {
                 }
                 Some(()) = wait_until(ends_at) => return Ok(()),
                 _ = check.tick(), if has_key => {
-                    call::caller().check_still_valid(app.now()).map_err(Status::from)?;
+                    admitted.caller().check_still_valid(app.now()).map_err(Status::from)?;
                 }
                 Some(()) = wait_until(lease_ends_at) => {
                     session.held.forget_ended(Instant::now());
@@ -155,14 +166,14 @@ impl Session {
     }
 
     fn open(
-        app: App,
+        (app, admitted): (App, Admitted),
         open: v1::ConsumeOpen,
         responses: Sender<QueuedResponse>,
     ) -> Result<Self, Problem> {
         let lease = open.lease;
         let lease = lease.map(|it| it.check_within("open.lease", LEASE_MIN, LEASE_MAX));
         Ok(Self {
-            namespace: namespace(&open.namespace)?,
+            namespace: namespace(&admitted, &open.namespace)?,
             lease: lease.transpose()?,
             responses,
             credits: 0,
@@ -171,6 +182,7 @@ impl Session {
             backoff: BACKOFF_MIN,
             stops_at: None,
             app,
+            admitted,
         })
     }
 
@@ -195,12 +207,12 @@ impl Session {
 
     /// Records a step in the audit log.
     fn note_step(&self, items: usize, is_doubtful: bool) {
-        note_step(&self.app, Some(&self.namespace), items, is_doubtful);
+        note_step(&self.app, &self.admitted, Some(&self.namespace), items, is_doubtful);
     }
 
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
         self.app.audit.check_writable()?;
-        let reservation = reserve_settlements(&self.app.budget(), settlements.len())?;
+        let reservation = reserve_settlements(&self.app.budget(&self.admitted), settlements.len())?;
         let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
         let checked =
             run_blocking(bytes, move || Ok(check_settlements(&namespace, settlements))).await?;
@@ -212,7 +224,7 @@ impl Session {
             })
             .collect();
         let count = checked.len();
-        let results = match self.app.settle_many(checked).await {
+        let results = match self.app.settle_many(&self.admitted, checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
             Err(problem) => {
                 self.note_step(count, true);
@@ -244,7 +256,7 @@ impl Session {
 
     /// Sends a message when a slot is free; if the consumer has disconnected, nothing happens.
     async fn send(&self, kind: Kind) {
-        self.responses.send(queued(&self.app, kind)).await.ok();
+        self.responses.send(queued(&self.app, &self.admitted, kind)).await.ok();
     }
 
     /// Returns the number of firings that the consumer accepts now.
@@ -260,7 +272,7 @@ impl Session {
     fn lease(&self) -> LeaseFuture {
         let (app, responses, not_before) =
             (self.app.clone(), self.responses.clone(), self.not_before);
-        let memory = Arc::new(LeaseReservation::new(&app.budget()));
+        let memory = Arc::new(LeaseReservation::new(&app.budget(&self.admitted)));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
             max: self.capacity(),
@@ -292,7 +304,8 @@ impl Session {
         let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let response = v1::ConsumeResponse { kind };
-        let Ok(reservation) = memory.for_response(&self.app.budget(), response.encoded_len())
+        let Ok(reservation) =
+            memory.for_response(&self.app.budget(&self.admitted), response.encoded_len())
         else {
             // The claims are released for later, and do not count as attempts.
             self.not_before = Instant::now() + FULL_WAIT;
@@ -319,16 +332,16 @@ impl Session {
     /// Begins the stop: no more firings are sent.
     fn stop(&mut self) {
         self.stops_at = Some(Instant::now() + DRAIN_MAX);
-        let stopping = queued(&self.app, Kind::Stopping(v1::Stopping {}));
+        let stopping = queued(&self.app, &self.admitted, Kind::Stopping(v1::Stopping {}));
         // The stop does not wait for a consumer that does not read.
         self.responses.try_send(stopping).ok();
     }
 }
 
 /// Returns a counted response. It is counted without a check, because its change has been made.
-fn queued(app: &App, kind: Kind) -> QueuedResponse {
+fn queued(app: &App, admitted: &Admitted, kind: Kind) -> QueuedResponse {
     let response = v1::ConsumeResponse { kind: Some(kind) };
-    let reservation = app.budget().reserve_unchecked(response.encoded_len());
+    let reservation = app.budget(admitted).reserve_unchecked(response.encoded_len());
     QueuedResponse { result: Ok(response), reservation, pending_reply: None }
 }
 

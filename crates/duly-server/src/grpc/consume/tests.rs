@@ -21,7 +21,7 @@ async fn p10_full_memory_stops_claims_of_waiting_consumers() {
     while server.app.node.health().waiters == 0 {
         tokio::task::yield_now().await;
     }
-    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY);
+    let full = server.budget().reserve_unchecked(REQUEST_MEMORY);
     server.due(3).await;
     sleep(SECOND * 10).await;
     assert_eq!(server.granted(), 0);

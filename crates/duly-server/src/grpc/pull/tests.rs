@@ -49,7 +49,7 @@ async fn p10_calls_refused_for_lack_of_memory_claim_nothing() {
     let server = TestServer::start().await;
     server.due(3).await;
     // The rest of the budget is enough for the call.
-    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
+    let full = server.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
     let refused = lease(&server, 10).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.get_error_details().retry_info().unwrap().retry_delay.is_some());
@@ -66,7 +66,7 @@ async fn p10_settlements_count_without_memory_for_firings() {
     server.due(3).await;
     let firing = lease(&server, 1).await.unwrap().into_inner().firings.remove(0);
     assert_eq!(server.granted(), 1);
-    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
+    let full = server.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
     let request = settling(vec![ack(&firing.token)], Some(next(10)));
     let response = settle(&server, request.clone()).await.unwrap();
     assert_eq!(response.results, [settled(v1::SettleOutcome::Ok)]);
@@ -99,8 +99,8 @@ async fn p10_results_are_counted_whether_or_not_firings_follow() {
             .unwrap();
         let response = crate::grpc::router(server.app.clone()).oneshot(request).await.unwrap();
         assert!(Status::from_header_map(response.headers()).is_none(), "{response:?}");
-        let rest = server.app.budget().reserve_unchecked(REQUEST_MEMORY - bytes);
-        let is_counted = server.app.budget().reserve(1).is_err();
+        let rest = server.budget().reserve_unchecked(REQUEST_MEMORY - bytes);
+        let is_counted = server.budget().reserve(1).is_err();
         assert!(is_counted, "{lease:?}: the answer is not with its caller yet");
         drop((rest, response));
     }

@@ -21,7 +21,7 @@ async fn p10_calls_refused_for_lack_of_memory_claim_nothing() {
     let server = TestServer::start().await;
     server.due(3).await;
     // The rest of the budget is enough for the call, and for a problem.
-    let full = server.app.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
+    let full = server.budget().reserve_unchecked(REQUEST_MEMORY - 10_000);
     let refused = lease(&server).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers().contains_key("retry-after"));

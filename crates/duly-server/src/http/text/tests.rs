@@ -1,6 +1,7 @@
 use http_body_util::BodyExt;
 
-use super::{super::budget::Budget, *};
+use super::*;
+use crate::memory::budget::Budget;
 
 const MIB: usize = 1024 * 1024;
 

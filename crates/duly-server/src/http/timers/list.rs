@@ -5,31 +5,30 @@ mod stream;
 
 use axum::extract::State;
 use duly_api::{
-    ListResponse, Time, Timer, View, Words as _,
+    ListResponse, Time, View, Words as _,
     moved::{Export, MovedTimer},
     number::within,
-    timer::{PAGE_DEFAULT, ScheduleMark},
 };
-use duly_core::{Invalid, NamespaceName, State as TimerState, access::Action};
+use duly_core::{Invalid, NamespaceName, State as TimerState};
 use duly_store::{
-    Page, TimerView,
+    Page,
     query::{ListRequest, ListState, PAGE_MAX, Position},
 };
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::{
-    call,
+    call::Admitted,
     http::{
-        App, Problem,
-        body::{NDJSON, run_blocking},
-        cursor::{Cursor, FilterHash, apply_cursor},
-        path::NamespacePath,
-        query::Query,
-        reading::ReadResult,
-        response::HandlerResult,
+        App, Problem, body::NDJSON, path::NamespacePath, query::Query, response::HandlerResult,
         text::ResponseText,
     },
     messages,
+    service::{
+        blocking::run_blocking,
+        cursor::{Cursor, FilterHash, apply_cursor},
+        lists::{list_view, page_limit, shown},
+        reading::ReadResult,
+    },
 };
 
 /// Timers in (due time, id) order.
@@ -62,6 +61,7 @@ use crate::{
 )]
 pub(crate) async fn list_timers(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     uri: Uri,
     headers: HeaderMap,
@@ -69,13 +69,13 @@ pub(crate) async fn list_timers(
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
-    let view = list_view(view(query.get("view"))?)?;
+    let view = list_view(&admitted, view(query.get("view"))?)?;
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
-        return stream::respond(app, request, filter, view).await;
+        return stream::respond(app, admitted, request, filter, view).await;
     }
     let is_searched = request.is_searched();
-    let ReadResult { value, reservation, rest } = app.read_partial_page(request).await?;
+    let ReadResult { value, reservation, rest } = app.read_partial_page(&admitted, request).await?;
     let text = run_blocking(reservation.bytes(), move || {
         let unavailable_shards = value.unavailable_shards();
         let mut page = value.value;
@@ -123,6 +123,7 @@ pub(crate) async fn list_timers(
 )]
 pub(crate) async fn export_timers(
     State(app): State<App>,
+    admitted: Admitted,
     NamespacePath(name): NamespacePath,
     uri: Uri,
 ) -> HandlerResult {
@@ -139,9 +140,10 @@ pub(crate) async fn export_timers(
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     let namespace = match request.after {
         Some(_) => None,
-        None => Some(app.present_namespace(name).await?),
+        None => Some(app.present_namespace(&admitted, name).await?),
     };
-    let ReadResult { value: mut page, reservation, rest } = app.read_page(request).await?;
+    let ReadResult { value: mut page, reservation, rest } =
+        app.read_page(&admitted, request).await?;
     let text = run_blocking(reservation.bytes(), move || {
         let mut text = ResponseText::new(rest);
         text.raw("{")?;
@@ -181,37 +183,10 @@ pub(crate) fn end_page(text: &mut ResponseText, cursor: Option<String>) -> Resul
     Ok(())
 }
 
-/// Returns the most timers of a page.
-pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
-    let limit = usize::try_from(limit.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
-    within("limit", limit, 1, PAGE_MAX)
-}
-
-/// Returns a timer of a list.
-pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
-    match view {
-        View::Summary => Timer::summary(timer, ScheduleMark::None),
-        View::Full | View::Unspecified => Timer::new(timer, ScheduleMark::None),
-    }
-}
-
 fn view(text: Option<&str>) -> Result<Option<View>, Invalid> {
     let view = text
         .map(|text| View::parse(text).ok_or_else(|| Invalid::new("view", text, "full or summary")));
     view.transpose()
-}
-
-/// Returns the view of a list that the caller may read. One who may not read payloads gets a summary, unless
-/// it asks for more.
-pub(crate) fn list_view(wanted: Option<View>) -> Result<View, Problem> {
-    let caller = call::caller();
-    match wanted {
-        Some(View::Summary) => Ok(View::Summary),
-        None if !caller.permits(Action::Payload) => Ok(View::Summary),
-        Some(View::Full | View::Unspecified) | None => {
-            caller.check(Action::Payload).map(|()| View::Full)
-        }
-    }
 }
 
 /// Returns the cursor of the next page.

@@ -22,16 +22,19 @@ use duly_core::{Code, shard::ShardId};
 use duly_store::{Error, query::ListRequest};
 use futures::stream;
 
-use super::{shown, truncate_page};
+use super::truncate_page;
 use crate::{
-    call,
+    call::Admitted,
     http::{
         App, Problem,
-        body::run_blocking,
-        cursor::{Cursor, FilterHash},
         lines::{line, ndjson},
-        reading::ReadResult,
         text::ResponseText,
+    },
+    service::{
+        blocking::run_blocking,
+        cursor::{Cursor, FilterHash},
+        lists::shown,
+        reading::ReadResult,
     },
 };
 
@@ -41,12 +44,14 @@ use crate::{
 /// When the first page is refused: then no part of a stream was sent.
 pub(super) async fn respond(
     app: App,
+    admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
     view: View,
 ) -> Result<Response, Problem> {
     let mut listing = ListStream {
         app,
+        admitted,
         request,
         filter,
         view,
@@ -57,16 +62,16 @@ pub(super) async fn respond(
         ready: VecDeque::new(),
     };
     listing.page().await?;
-    let chunks =
-        stream::unfold((listing, call::Scope::current()), |(mut listing, scope)| async move {
-            let chunk = scope.run(listing.next()).await?;
-            Some((Ok::<_, Infallible>(chunk), (listing, scope)))
-        });
+    let chunks = stream::unfold(listing, |mut listing| async move {
+        let chunk = listing.next().await?;
+        Some((Ok::<_, Infallible>(chunk), listing))
+    });
     Ok(ndjson(Body::from_stream(chunks)))
 }
 
 struct ListStream {
     app: App,
+    admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
     view: View,
@@ -90,7 +95,7 @@ impl ListStream {
                 let error = problem.into_body();
                 let unavailable_shards = self.unavailable_shards();
                 let last = ListEnd::Stopped { cursor, error, unavailable_shards };
-                self.ready = [line(&self.app, &last)].into();
+                self.ready = [line(&self.app, &self.admitted, &last)].into();
             }
         }
         self.ready.pop_front()
@@ -101,9 +106,9 @@ impl ListStream {
             let detail = "the server is stopping: continue from the cursor at the next server";
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
-        call::caller().check_still_valid(self.app.now())?;
+        self.admitted.caller().check_still_valid(self.app.now())?;
         let ReadResult { value, reservation, rest } =
-            self.app.read_partial_page(self.request.clone()).await?;
+            self.app.read_partial_page(&self.admitted, self.request.clone()).await?;
         for (shard, error) in value.unavailable {
             self.unavailable.entry(shard).or_insert(error);
         }
@@ -130,7 +135,7 @@ impl ListStream {
                     let (examined, unavailable_shards) = (self.examined, self.unavailable_shards());
                     let progress =
                         ListEnd::Progress { examined, up_to, cursor, unavailable_shards };
-                    self.ready.push_back(line(&self.app, &progress));
+                    self.ready.push_back(line(&self.app, &self.admitted, &progress));
                 }
                 self.request.after = Some(position);
             }
@@ -144,7 +149,7 @@ impl ListStream {
                     },
                     None => ListEnd::Summary { timers: self.timers },
                 };
-                self.ready.push_back(line(&self.app, &end));
+                self.ready.push_back(line(&self.app, &self.admitted, &end));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The items of a call: operations of a batch, or timers of an import.
 //!
-//! The two differ in how an item is read and in the form of its result. [`super::batch`] and
-//! [`super::lines`] do everything else for both.
+//! The two differ in how an item is read and in the form of its result. The modules `batch` and
+//! `lines` of HTTP do everything else for both.
 
 use duly_api::{
     MessageFormat, Operation as Message, OperationResult,
@@ -9,20 +9,24 @@ use duly_api::{
     json,
     moved::{Import, ImportResult, MovedTimer},
 };
-use duly_core::{Invalid, NamespaceName, access::Action};
+use duly_core::{Code, Invalid, NamespaceName, access::Action};
 use duly_store::{Answer, Command, Operation, Outcome};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{
-    App,
-    refusal_texts::{OperationKind, SentOperation},
+use super::App;
+use crate::{
+    call::Admitted,
+    messages,
+    problem::{
+        Problem,
+        refusal_texts::{OperationKind, SentOperation},
+    },
 };
-use crate::{call, http::Problem, messages};
 
 /// The kind of the items of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Items {
+pub(crate) enum Items {
     /// Operations on timers.
     Operations,
     /// Timers of another server.
@@ -30,16 +34,8 @@ pub(super) enum Items {
 }
 
 impl Items {
-    /// Returns the operation that takes the items, and the right that it needs.
-    pub(super) const fn operation(self) -> (&'static str, Action) {
-        match self {
-            Self::Operations => ("POST /v1/namespaces/{namespace}/batch", Action::Schedule),
-            Self::Timers => ("POST /v1/namespaces/{namespace}/import", Action::Transfer),
-        }
-    }
-
     /// Returns the field of a document that holds the items.
-    pub(super) const fn field(self) -> &'static str {
+    pub(crate) const fn field(self) -> &'static str {
         match self {
             Self::Operations => "operations",
             Self::Timers => "timers",
@@ -47,7 +43,7 @@ impl Items {
     }
 
     /// Returns the items of a document.
-    pub(super) fn of(self, text: &[u8]) -> Result<Vec<&RawValue>, Invalid> {
+    pub(crate) fn of(self, text: &[u8]) -> Result<Vec<&RawValue>, Invalid> {
         match self {
             Self::Operations => json::parse_body::<Batch>(text).map(|body| body.operations),
             Self::Timers => json::parse_body::<Import>(text).map(|body| body.timers),
@@ -55,7 +51,7 @@ impl Items {
     }
 
     /// Reads one item.
-    pub(super) fn command(
+    pub(crate) fn command(
         self,
         app: &App,
         namespace: &NamespaceName,
@@ -72,8 +68,9 @@ impl Items {
     }
 
     /// Returns the result of one item; what `path` returns stands in front of a field at fault.
-    pub(super) fn result(
+    pub(crate) fn result(
         self,
+        admitted: &Admitted,
         sent: SentOperation,
         outcome: Option<&Outcome>,
         path: impl FnOnce(OperationKind) -> String,
@@ -82,13 +79,15 @@ impl Items {
             return self.refusal(Problem::fault("an operation has no outcome"));
         };
         match self {
-            Self::Operations => ItemResult::Operation(messages::result(sent, outcome, path)),
+            Self::Operations => {
+                ItemResult::Operation(messages::result(admitted, sent, outcome, path))
+            }
             Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
         }
     }
 
     /// Returns the result of an item that was refused.
-    pub(super) fn refusal(self, problem: Problem) -> ItemResult {
+    pub(crate) fn refusal(self, problem: Problem) -> ItemResult {
         match self {
             Self::Operations => ItemResult::Operation(messages::refusal(problem)),
             Self::Timers => ItemResult::Timer(messages::not_imported(problem)),
@@ -120,14 +119,14 @@ pub(crate) type SortedItems = (Vec<Result<SentOperation, Problem>>, Vec<Command>
 
 /// Separates refused items from commands. Items that the caller has no right to are refused.
 pub(crate) fn sort_items(
+    admitted: &Admitted,
     read: impl Iterator<Item = Result<(Command, SentOperation), Problem>>,
 ) -> SortedItems {
-    let caller = call::caller();
     let mut commands = Vec::with_capacity(read.size_hint().0);
     let slots = read.map(|item| {
         let (command, sent) = item?;
         if matches!(command.operation, Operation::Fire { .. }) {
-            caller.check(Action::Operate)?;
+            admitted.check(Action::Operate)?;
         }
         commands.push(command);
         Ok(sent)
@@ -138,7 +137,7 @@ pub(crate) fn sort_items(
 /// Result of one item.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum ItemResult {
+pub(crate) enum ItemResult {
     /// The result of an operation.
     Operation(OperationResult),
     /// The result of a timer of another server.
@@ -147,10 +146,24 @@ pub(super) enum ItemResult {
 
 impl ItemResult {
     /// Returns `true` if the item was refused.
-    pub(super) const fn is_refused(&self) -> bool {
+    pub(crate) const fn is_refused(&self) -> bool {
         match self {
             Self::Operation(result) => result.error.is_some(),
             Self::Timer(result) => result.error.is_some(),
         }
     }
+}
+
+/// Bytes of one batch, even if `server.body_bytes_max` is more.
+pub(crate) const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Approximate memory of an operation and its result. It is reserved before anything is done, since the
+/// response cannot be refused afterwards.
+pub(crate) const OPERATION_BYTES: usize = 384;
+
+/// Refuses a list with too many entries.
+pub(crate) fn too_many(field: &str, count: usize, max: usize) -> Problem {
+    let allowed = format!("at most {max} entries");
+    let detail = format!("{field} must have {allowed}; got {count}: split the request");
+    let seen = Some(format!("{count} entries"));
+    Problem::new(Code::RequestTooLarge, detail).at(field, seen, &allowed)
 }

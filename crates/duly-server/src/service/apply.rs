@@ -11,9 +11,10 @@ use duly_store::{
 
 use futures::{StreamExt, stream};
 
-use super::{App, ImplicitNamespaces, Problem, refusal_texts::OperationKind};
+use super::{App, ImplicitNamespaces};
 use crate::{
-    call,
+    call::Admitted,
+    problem::{Problem, refusal_texts::OperationKind},
     similar_name::most_similar,
     telemetry,
     tenants::{Admission, NamespaceAdmission, adds_nothing},
@@ -31,15 +32,19 @@ impl App {
     }
 
     /// Carries out one command, without creating its namespace.
-    pub(crate) async fn apply_one(&self, mut command: Command) -> Result<Outcome, Problem> {
-        call::note(|notes| notes.items += 1);
+    pub(crate) async fn apply_one(
+        &self,
+        admitted: &Admitted,
+        mut command: Command,
+    ) -> Result<Outcome, Problem> {
+        admitted.note(|notes| notes.items += 1);
         if self.auth.tenants().of_namespace(command.namespace.as_str()).is_some() {
-            let outcomes = self.apply(&command.namespace.clone(), vec![command]).await?;
+            let outcomes = self.apply(admitted, &command.namespace.clone(), vec![command]).await?;
             return outcomes.into_iter().next().ok_or_else(|| Problem::fault("no outcome"));
         }
         let kind = OperationKind::of(&command.operation);
         let namespace = command.namespace.clone();
-        let span = self.traced(&mut command);
+        let span = self.traced(admitted, &mut command);
         let outcome = self.sharded().apply_one(command).await?;
         span.end(telemetry::outcome(&outcome), None);
         telemetry::record_operation(kind, &namespace, &outcome);
@@ -50,58 +55,60 @@ impl App {
     /// fails refuses only its own commands, unless all shards fail.
     pub(crate) async fn apply_many(
         &self,
+        admitted: &Admitted,
         namespace: &NamespaceName,
         commands: Vec<Command>,
     ) -> Result<Vec<Outcome>, Problem> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        call::note(|notes| notes.items += commands.len() as u64);
+        admitted.note(|notes| notes.items += commands.len() as u64);
         if !commands.iter().any(|command| self.creates(command)) {
-            return Ok(self.apply(namespace, commands).await?);
+            return Ok(self.apply(admitted, namespace, commands).await?);
         }
         match self.store.get_namespace(namespace.clone()).await? {
             Some(found) => {
                 let age = self.now().saturating_since(found.created_at);
                 if age >= IDLE_AFTER && found.created_at == found.updated_at {
-                    return Ok(self.apply_or_create(namespace, commands).await?);
+                    return Ok(self.apply_or_create(admitted, namespace, commands).await?);
                 }
             }
             // The namespace is created before anything is carried out: a repeated command would lose its
             // order among the operations on its id.
-            None => self.create_implicitly(namespace.clone()).await?,
+            None => self.create_implicitly(admitted, namespace.clone()).await?,
         }
-        Ok(self.apply(namespace, commands).await?)
+        Ok(self.apply(admitted, namespace, commands).await?)
     }
 
     /// Gives the timer of a schedule the trace context of the call, or that of its own span, which begins.
-    fn traced(&self, command: &mut Command) -> TimerSpan {
+    fn traced(&self, admitted: &Admitted, command: &mut Command) -> TimerSpan {
         let Operation::Schedule { schedule, .. } = &mut command.operation else {
             return TimerSpan::default();
         };
-        schedule.spec.trace_parent = call::trace_parent().as_deref().map(str::to_owned);
+        schedule.spec.trace_parent = admitted.trace_parent().map(str::to_owned);
         self.node.traces().schedule(&command.namespace, schedule)
     }
 
     /// Carries out those commands of a namespace that the limits of its tenant allow.
     async fn apply(
         &self,
+        admitted: &Admitted,
         namespace: &NamespaceName,
         mut commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
-        let spans: Vec<_> = commands.iter_mut().map(|it| self.traced(it)).collect();
+        let spans: Vec<_> = commands.iter_mut().map(|it| self.traced(admitted, it)).collect();
         let tenants = self.auth.tenants();
         let tenant = tenants.of_namespace(namespace.as_str());
         let outcomes = match tenant.and_then(|it| it.admit(&commands, self.clock.boot())) {
             None => self.sharded().apply(commands).await?,
             Some(mut admission) => {
-                self.let_repeats_in(&mut admission, &commands).await;
-                let admitted = admission.admitted(commands);
-                if admitted.is_empty() {
+                self.let_repeats_in(admitted, &mut admission, &commands).await;
+                let permitted = admission.admitted(commands);
+                if permitted.is_empty() {
                     admission.outcomes(Vec::new())
                 } else {
-                    match self.sharded().apply(admitted).await {
+                    match self.sharded().apply(permitted).await {
                         Ok(outcomes) => admission.outcomes(outcomes),
                         Err(error) => {
                             admission.failed(&error);
@@ -119,11 +126,16 @@ impl App {
     }
 
     /// Lets those commands of a full tenant in that add nothing, such as a repetition of an earlier call.
-    async fn let_repeats_in(&self, admission: &mut Admission, commands: &[Command]) {
+    async fn let_repeats_in(
+        &self,
+        admitted: &Admitted,
+        admission: &mut Admission,
+        commands: &[Command],
+    ) {
         let known = admission.refused(commands).into_iter().map(|position| async move {
             let command = &commands[position];
             let id = command.operation.id()?.clone();
-            let known = self.read_timer(command.namespace.clone(), id).await.ok()?;
+            let known = self.read_timer(admitted, command.namespace.clone(), id).await.ok()?;
             adds_nothing(command, &known.value).then_some(position)
         });
         let known: Vec<_> = stream::iter(known).buffered(LOOKED_UP_AT_ONCE).collect().await;
@@ -138,13 +150,14 @@ impl App {
     /// not repeated: they would lose their order.
     async fn apply_or_create(
         &self,
+        admitted: &Admitted,
         namespace: &NamespaceName,
         commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let again = commands.clone();
         let shards = commands.iter().map(|command| command.shard(self.store.shards()));
         let shards: Vec<_> = shards.collect();
-        let mut outcomes = self.apply(namespace, commands).await?;
+        let mut outcomes = self.apply(admitted, namespace, commands).await?;
         let is_gone = |outcome: &Outcome| {
             let undone = |refusal: &Refusal| {
                 matches!(refusal, Refusal::UnknownNamespace(_) | Refusal::TenantLimit { .. })
@@ -162,9 +175,11 @@ impl App {
             .enumerate()
             .filter(|(position, _)| !done.contains(&shards[*position]))
             .unzip();
-        if !positions.is_empty() && self.create_implicitly(namespace.clone()).await.is_ok() {
+        if !positions.is_empty()
+            && self.create_implicitly(admitted, namespace.clone()).await.is_ok()
+        {
             for (position, outcome) in
-                positions.into_iter().zip(self.apply(namespace, again).await?)
+                positions.into_iter().zip(self.apply(admitted, namespace, again).await?)
             {
                 outcomes[position] = outcome;
             }
@@ -178,18 +193,22 @@ impl App {
             && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
     }
 
-    pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
+    pub(super) async fn create_implicitly(
+        &self,
+        admitted: &Admitted,
+        name: NamespaceName,
+    ) -> Result<(), Problem> {
         let tenants = self.auth.tenants();
         let tenant = tenants.of_namespace(name.as_str());
         if !tenant.is_some_and(|tenant| tenant.tenant().implicit_namespaces) {
-            call::caller().check(Action::Namespace).map_err(|problem| {
+            admitted.check(Action::Namespace).map_err(|problem| {
                 problem.because(&format!(
                     "there is no namespace {:?}, and to create it",
                     name.as_str()
                 ))
             })?;
         }
-        let admitted = tenant.map(|tenant| tenant.admit_namespace()).transpose()?;
+        let within = tenant.map(|tenant| tenant.admit_namespace()).transpose()?;
         self.admit_implicit().map_err(|wait| {
             let per_second = self.limits.implicit_namespaces_per_second;
             let detail = format!(
@@ -203,14 +222,14 @@ impl App {
         let put = Put::IfAbsent(Box::new(self.defaults.clone()));
         let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {
-            admitted.into_iter().for_each(NamespaceAdmission::keep);
+            within.into_iter().for_each(NamespaceAdmission::keep);
             let name = &namespace.name;
-            let similar = self.similar_namespace(name).await;
-            let key = call::caller().key().map(|key| key.id.to_string());
+            let similar = self.similar_namespace(admitted, name).await;
+            let key = admitted.caller().key().map(|key| key.id.to_string());
             tracing::info!(namespace = %name, key, similar, "namespace created implicitly");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
-            call::set_notice(format!(
+            admitted.set_notice(format!(
                 "there was no namespace {:?}: this call created it{similar}",
                 name.as_str()
             ));
@@ -220,13 +239,13 @@ impl App {
 
     /// Returns the name of another namespace for which this one may be a typing error, of those that
     /// begin with the same letter.
-    async fn similar_namespace(&self, name: &NamespaceName) -> Option<String> {
+    async fn similar_namespace(&self, admitted: &Admitted, name: &NamespaceName) -> Option<String> {
         let first = name.as_str().get(..1)?;
         let after = NamespaceName::new(first).ok();
         // A hint is not worth an error.
         let others = self.store.list_namespaces(after, SIMILAR_MAX).await.ok()?;
         let others = others.iter().map(|other| other.name.as_str());
-        let caller = call::caller();
+        let caller = admitted.caller();
         let others = others.filter(|other| {
             *other != name.as_str() && other.starts_with(first) && caller.covers(other)
         });

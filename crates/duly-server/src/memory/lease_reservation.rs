@@ -14,10 +14,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    Problem,
-    budget::{Budget, Reservation, SMALL_BYTES_MAX},
-};
+use super::budget::{Budget, Reservation, SMALL_BYTES_MAX};
+use crate::problem::Problem;
 
 /// Largest payload of a namespace that is claimed from even if its reservation may fail.
 const RELEASED_BYTES_MAX: u64 = 1024 * 1024;

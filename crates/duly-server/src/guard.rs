@@ -9,13 +9,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use axum::extract::Request;
 use duly_core::{Code, headers::LOOP, invalid::shorten};
-use http::{HeaderMap, Uri, Version, header::HOST, header::ORIGIN};
+use http::{HeaderMap, Request, Uri, Version, header::HOST, header::ORIGIN};
 use ipnet::IpNet;
 
-use super::{PROBES, Problem};
-use crate::auth::Peer;
+use crate::{auth::Peer, operations::PROBES, problem::Problem};
 
 /// Header in which proxies name the address of the caller.
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -42,7 +40,7 @@ impl Guard {
     ///
     /// A health check of HTTP/1.0 names no host. It passes: no browser sends such a request, and it
     /// changes nothing.
-    pub(crate) fn check_request(&self, request: &Request) -> Result<(), Problem> {
+    pub(crate) fn check_request<B>(&self, request: &Request<B>) -> Result<(), Problem> {
         let names_none = request.version() == Version::HTTP_10
             && request.uri().authority().is_none()
             && ![HOST.as_str(), ORIGIN.as_str(), LOOP]
@@ -106,7 +104,7 @@ impl Guard {
     }
 
     /// Returns `true` if pages of this origin may call, besides the server's own.
-    pub(super) fn allows_origin(&self, origin: &str) -> bool {
+    pub(crate) fn allows_origin(&self, origin: &str) -> bool {
         self.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 

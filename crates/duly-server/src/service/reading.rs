@@ -16,9 +16,11 @@ use duly_store::{
     query::{ListRequest, PAGE_BYTES},
 };
 
-use super::{
-    App, Problem,
-    budget::{Budget, Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
+use super::App;
+use crate::{
+    call::Admitted,
+    memory::budget::{Budget, Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
+    problem::Problem,
 };
 
 /// Most attempts of one read: a timer may grow after the store has returned its size.
@@ -61,6 +63,7 @@ impl App {
     /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
+        admitted: &Admitted,
         namespace: NamespaceName,
         operation: Operation,
         reservation: &mut Reservation,
@@ -71,13 +74,13 @@ impl App {
         let answer = Answer::Within(bytes_max);
         let mut command = Command { namespace, operation, answer };
         for _ in 0..ATTEMPTS_MAX {
-            match self.apply_one(command.clone()).await? {
+            match self.apply_one(admitted, command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
                     grow_for_timer(reservation, own as u64 + bytes)?;
                     command.answer = Answer::Within(bytes);
                 }
                 Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
-                    self.create_implicitly(name).await?;
+                    self.create_implicitly(admitted, name).await?;
                 }
                 outcome => return Ok(outcome),
             }
@@ -88,11 +91,12 @@ impl App {
     /// Reads one timer, its tombstone, or its latest dead letter.
     pub(crate) async fn read_timer(
         &self,
+        admitted: &Admitted,
         namespace: NamespaceName,
         id: TimerId,
     ) -> Result<ReadResult<TimerView>, Problem> {
         let shard = self.sharded().shard_of(&namespace, id.as_str());
-        let mut reservation = reserve_one_timer(&self.budget())?;
+        let mut reservation = reserve_one_timer(&self.budget(admitted))?;
         for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
             match self.store.get(shard, name, id.clone(), half(&reservation)).await {
@@ -118,18 +122,21 @@ impl App {
     /// A shard is unavailable: a change that follows from the page would leave out the timers of that shard.
     pub(crate) async fn read_page(
         &self,
+        admitted: &Admitted,
         request: ListRequest,
     ) -> Result<ReadResult<Page>, Problem> {
-        let ReadResult { value, reservation, rest } = self.read_partial_page(request).await?;
+        let ReadResult { value, reservation, rest } =
+            self.read_partial_page(admitted, request).await?;
         Ok(ReadResult { value: value.whole()?, reservation, rest })
     }
 
     /// Reads a page of the list over the shards that are available.
     pub(crate) async fn read_partial_page(
         &self,
+        admitted: &Admitted,
         request: ListRequest,
     ) -> Result<ReadResult<Partial<Page>>, Problem> {
-        let mut reservation = self.budget().empty_reservation();
+        let mut reservation = self.budget(admitted).empty_reservation();
         let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * self.sharded().shards().len());
         let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
         reservation.grow_up_to(most, least)?;

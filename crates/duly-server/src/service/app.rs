@@ -14,11 +14,15 @@ use http::{HeaderMap, Request};
 use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
-use super::{Backups, Problem, budget::Budget, guard::Guard};
+use super::Backups;
 use crate::{
     audit::Audit,
-    auth::{Auth, Caller, Peer, Rule},
-    call,
+    auth::{Auth, Caller, Peer},
+    call::Admitted,
+    guard::Guard,
+    memory::budget::Budget,
+    operations::Right,
+    problem::Problem,
     telemetry::{Metrics, Routes},
     tenants::ConnectionSlot,
 };
@@ -174,9 +178,9 @@ impl App {
         TimerId::generate(self.clock.now(), random)
     }
 
-    /// Returns the memory budget of requests and responses, for the present call.
-    pub(crate) fn budget(&self) -> Budget {
-        self.budget_of(&call::caller())
+    /// Returns the memory budget of requests and responses, for a call.
+    pub(crate) fn budget(&self, admitted: &Admitted) -> Budget {
+        self.budget_of(admitted.caller())
     }
 
     /// Returns the memory budget of requests and responses of a caller.
@@ -206,12 +210,12 @@ impl App {
     /// calls that show the use of the limits.
     pub(crate) fn check_tenant(
         &self,
-        rule: Rule,
+        right: Right,
         caller: &Caller,
         connection: &ConnectionSlot,
     ) -> Result<(), Problem> {
         let Some(tenant) = caller.tenant() else { return Ok(()) };
-        if matches!(rule, Rule::Open | Rule::AnyKey | Rule::Needs(Action::Metrics)) {
+        if matches!(right, Right::Open | Right::AnyKey | Right::Needs(Action::Metrics)) {
             return Ok(());
         }
         connection.admit(tenant)?;

@@ -3,7 +3,7 @@
 //! 1. A [`Reservation`] is released when it is dropped.
 //! 2. The last quarter is kept for small bodies and the last sixteenth for tiny ones. So a few large,
 //!    slow bodies and unread lists leave capacity for all other calls.
-//! 3. A call that reads reserves its memory before it reads ([`super::reading`]). Its size is unknown
+//! 3. A call that reads reserves its memory before it reads (`service::reading`). Its size is unknown
 //!    until then, so such reservations shrink where half of the budget is in use. So a few leases leave
 //!    capacity for the settle calls of their consumers.
 //! 4. A response to a change that was made cannot be refused any more. Without capacity it waits until
@@ -22,8 +22,8 @@ use duly_core::{Code, access::TenantName};
 use http_body_util::{BodyExt, Collected};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{Problem, lease_reservation::OversizeSemaphore};
-use crate::tenants;
+use super::lease_reservation::OversizeSemaphore;
+use crate::problem::Problem;
 
 /// Bodies up to this size may use all but the last sixteenth of the budget.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 * 1024;
@@ -42,9 +42,21 @@ struct Inner {
     /// Held by the one response that may exceed the budget.
     overdraft: Arc<Semaphore>,
     oversize: OversizeSemaphore,
-    /// The budget that this one is a part of, and the tenant whose part it is.
-    whole: Option<(Budget, TenantName)>,
+    /// The budget that this one is a part of.
+    whole: Option<Whole>,
 }
+
+/// The budget that another one is a part of.
+#[derive(Debug)]
+struct Whole {
+    budget: Budget,
+    /// The tenant whose part it is.
+    tenant: TenantName,
+    refuse: RefuseTenant,
+}
+
+/// Returns the problem of a tenant that uses all of its bytes.
+type RefuseTenant = fn(&TenantName, u64) -> Problem;
 
 /// Bytes that are reserved until this value is dropped.
 #[derive(Debug)]
@@ -61,15 +73,20 @@ impl Budget {
         Self::of(None, bytes_max)
     }
 
-    /// Creates a budget of a tenant that is a part of this one.
-    pub(crate) fn part(&self, bytes_max: usize, tenant: TenantName) -> Self {
-        Self::of(Some((self.clone(), tenant)), bytes_max)
+    /// Creates a budget of a tenant that is a part of this one. `refuse` makes the problem of a call that does not fit.
+    pub(crate) fn part(&self, bytes_max: usize, tenant: TenantName, refuse: RefuseTenant) -> Self {
+        Self::of(Some(Whole { budget: self.clone(), tenant, refuse }), bytes_max)
     }
 
-    fn of(whole: Option<(Self, TenantName)>, bytes_max: usize) -> Self {
+    fn of(whole: Option<Whole>, bytes_max: usize) -> Self {
         let overdraft = Arc::new(Semaphore::new(1));
         let (used, oversize) = (AtomicUsize::new(0), OversizeSemaphore::new(bytes_max));
         Self(Arc::new(Inner { used, bytes_max, overdraft, oversize, whole }))
+    }
+
+    /// Returns the budget that this one is a part of.
+    fn whole(&self) -> Option<&Self> {
+        self.0.whole.as_ref().map(|whole| &whole.budget)
     }
 
     /// Returns the reserved bytes.
@@ -91,7 +108,7 @@ impl Budget {
         let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= most);
         let taken = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map_err(|_| self.clone())?;
-        let Some((whole, _)) = &self.0.whole else { return Ok(()) };
+        let Some(whole) = self.whole() else { return Ok(()) };
         whole.take(bytes, capacity).inspect_err(|_| {
             self.0.used.fetch_sub(bytes, Ordering::Relaxed);
         })
@@ -100,7 +117,7 @@ impl Budget {
     /// Returns the problem of a call that does not fit.
     fn problem(&self) -> Problem {
         match &self.0.whole {
-            Some((_, tenant)) => tenants::over_memory(tenant, self.0.bytes_max as u64),
+            Some(whole) => (whole.refuse)(&whole.tenant, self.0.bytes_max as u64),
             None => over_budget(),
         }
     }
@@ -108,14 +125,14 @@ impl Budget {
     /// Reserves bytes without a check.
     fn take_unchecked(&self, bytes: usize) {
         self.0.used.fetch_add(bytes, Ordering::Relaxed);
-        if let Some((whole, _)) = &self.0.whole {
+        if let Some(whole) = self.whole() {
             whole.take_unchecked(bytes);
         }
     }
 
     fn give_back(&self, bytes: usize) {
         self.0.used.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some((whole, _)) = &self.0.whole {
+        if let Some(whole) = self.whole() {
             whole.give_back(bytes);
         }
     }
@@ -156,7 +173,7 @@ impl Budget {
     /// Returns the largest body that fits into an unused budget.
     pub(crate) fn largest_body(&self) -> usize {
         let own = self.capacity_for(usize::MAX);
-        self.0.whole.as_ref().map_or(own, |(whole, _)| own.min(whole.largest_body()))
+        self.whole().map_or(own, |whole| own.min(whole.largest_body()))
     }
 
     /// Returns the name of the limit that bounds the largest body.
@@ -230,7 +247,7 @@ impl Reservation {
             return;
         }
         // First that of the part: a tenant waits for its own responses before it holds up those of others.
-        let whole = self.budget.0.whole.as_ref().map(|(whole, _)| whole);
+        let whole = self.budget.whole();
         let exceeded: Vec<_> = [Some(&self.budget), whole].into_iter().flatten().cloned().collect();
         for budget in exceeded.iter().skip(self.overdrafts.len()) {
             let permit = Arc::clone(&budget.0.overdraft).acquire_owned().await;
@@ -296,10 +313,7 @@ pub(crate) fn over_budget() -> Problem {
 
 /// Returns `true` if a part can grow by these bytes without exceeding the whole.
 fn whole_has_room(part: &Budget, more: usize) -> bool {
-    part.0
-        .whole
-        .as_ref()
-        .is_some_and(|(whole, _)| whole.used().saturating_add(more) <= whole.capacity_for(more))
+    part.whole().is_some_and(|it| it.used().saturating_add(more) <= it.capacity_for(more))
 }
 
 /// A mark of a response that is counted already.
@@ -339,6 +353,10 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for CountedBytes<B> {
 mod tests {
     use super::*;
 
+    fn refuse(_: &TenantName, _: u64) -> Problem {
+        over_budget()
+    }
+
     const MIB: usize = 1024 * 1024;
 
     fn used(budget: &Budget) -> usize {
@@ -348,7 +366,7 @@ mod tests {
     #[test]
     fn a_full_part_leaves_the_rest_to_others() {
         let whole = Budget::new(8 * MIB);
-        let part = whole.part(2 * MIB, TenantName::new("acme").unwrap());
+        let part = whole.part(2 * MIB, TenantName::new("acme").unwrap(), refuse);
         let mut own = part.reserve(MIB).unwrap();
         assert_eq!((used(&part), used(&whole)), (MIB, MIB));
         let refused = part.reserve(MIB).unwrap_err().into_body();
@@ -405,7 +423,7 @@ mod tests {
     #[tokio::test]
     async fn p10_parts_share_the_overdraft_of_the_whole() {
         let whole = Budget::new(4 * MIB);
-        let part = |name| whole.part(MIB, TenantName::new(name).unwrap());
+        let part = |name| whole.part(MIB, TenantName::new(name).unwrap(), refuse);
         let (one, other) = (part("one"), part("other"));
         // A part that is exceeded leaves the overdraft of the whole to others.
         let mut first = one.empty_reservation();

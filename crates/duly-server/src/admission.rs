@@ -1,0 +1,144 @@
+//! The checks of a call before its operation, in one order for HTTP and gRPC.
+//!
+//! 1. Guard: the host, the origin, and no delivery of Duly that came back.
+//! 2. Key: the caller proves to hold a valid one, unless the operation is open. A failure counts against the
+//!    address of the caller.
+//! 3. Right: the key permits the operation.
+//! 4. Tenant: its connections and calls are within their limits. A refusal by this rule precedes one by rule 3, and
+//!    has no line in the audit log.
+//! 5. Audit: with `audit.required`, the log has space for the line of the call.
+//! 6. Coding: the body is not compressed.
+//! 7. Form: the front knows the operation, and reads the head of the call.
+//! 8. Memory: a change has a place in the memory of requests, because its response cannot be refused later.
+//!
+//! The first rule that fails decides the response. Namespaces are checked where they are read
+//! ([`Admitted::check_namespace`]), and the rights to the items of a batch with the items.
+
+use duly_core::{Code, invalid::shorten};
+use http::{HeaderMap, HeaderValue, Request, header::CONTENT_ENCODING};
+
+use crate::{
+    audit::{AuditedCall, CallFacts},
+    auth::Caller,
+    call::Admitted,
+    connection::{Connection, ConnectionKind},
+    memory::budget::Budget,
+    operations::{CallKind, Operation, Right},
+    problem::Problem,
+    service::App,
+};
+
+/// A call as its front reads it.
+pub(crate) struct Arrival<'a, B> {
+    /// `http` or `grpc`.
+    pub(crate) protocol: &'static str,
+    /// The operation.
+    pub(crate) operation: &'static Operation,
+    /// The head of the call.
+    pub(crate) request: &'a Request<B>,
+    /// The connection of the call; `None` in tests without one.
+    pub(crate) connection: Option<&'a Connection>,
+}
+
+/// The result of the checks.
+pub(crate) struct Decision {
+    /// The call, or its refusal.
+    pub(crate) admitted: Result<Admitted, Problem>,
+    /// The record of the call, which ends with the response; `None` if the call gets none.
+    pub(crate) audited: Option<AuditedCall>,
+    /// The kind of the response.
+    pub(crate) kind: CallKind,
+    /// The memory of requests and responses.
+    pub(crate) budget: Budget,
+    /// `true`: the caller has no valid key, and is refused.
+    pub(crate) is_stranger: bool,
+}
+
+/// Checks a call. `form` is the check of the front.
+pub(crate) fn admit<B>(
+    app: &App,
+    arrival: Arrival<'_, B>,
+    form: impl FnOnce() -> Result<(), Problem>,
+) -> Decision {
+    let Arrival { protocol, operation, request, connection } = arrival;
+    let headers = request.headers();
+    let listener = connection.map_or(ConnectionKind::Main, |it| it.kind);
+    let peer = connection.map(|it| it.peer.clone()).unwrap_or_default();
+    let peer = app.guard.behind_proxies(peer, headers);
+    let address = peer.address;
+    let needs_no_key = listener == ConnectionKind::Admin && !app.auth.guards_admin();
+    let (known, permitted) = match app.guard.check_request(request) {
+        Err(problem) => (None, Err(problem)),
+        Ok(()) if needs_no_key => (None, Ok(Caller::Anyone)),
+        Ok(()) => app.auth.admit(operation.right, headers, peer, app.now()),
+    };
+    if let (Some(connection), Some(caller)) =
+        (connection, known.as_ref().or(permitted.as_ref().ok()))
+    {
+        connection.note_caller(caller);
+    }
+    let slot = connection.map(|it| it.tenant_slot.clone()).unwrap_or_default();
+    let within = known.as_ref().map_or(Ok(()), |it| app.check_tenant(operation.right, it, &slot));
+    // A tenant that calls too often gets no lines in the audit log for that.
+    let recorded = if within.is_ok() { operation.right } else { Right::Open };
+    let permitted = within.and(permitted);
+    let audited = app.audit.begin(app.auth.is_required(), recorded, || CallFacts {
+        protocol,
+        operation,
+        is_admitted: permitted.is_ok(),
+        identity: known.as_ref().and_then(Caller::identity),
+        address,
+        now: app.now(),
+    });
+    let (audited, unwritable) = match audited {
+        Ok(audited) => (audited, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let permitted = permitted.and_then(|caller| unwritable.map_or(Ok(caller), Err));
+    let budget = app.budget_of(known.as_ref().unwrap_or(&Caller::Unidentified));
+    let is_stranger = known.is_none() && permitted.is_err();
+    let kind = match listener {
+        ConnectionKind::Main => operation.kind,
+        // The reserve and the admin listener serve one response at a time on each of a few connections.
+        ConnectionKind::Reserve | ConnectionKind::Admin => CallKind::Health,
+    };
+    let admitted = permitted.and_then(|caller| {
+        check_content_encoding(headers)?;
+        form()?;
+        check_capacity(kind, &budget)?;
+        let notes = audited.as_ref().map(AuditedCall::notes);
+        Ok(Admitted::new(operation, caller, notes, headers))
+    });
+    Decision { admitted, audited, kind, budget, is_stranger }
+}
+
+/// Refuses a change while the memory is full.
+///
+/// A small call may have a large response, which would exceed the budget. So unread responses exceed it only by
+/// the changes that were under way when it became full.
+fn check_capacity(kind: CallKind, budget: &Budget) -> Result<(), Problem> {
+    match kind {
+        CallKind::Change => budget.reserve(1).map(drop),
+        CallKind::Read | CallKind::Probe | CallKind::Health | CallKind::Static => Ok(()),
+    }
+}
+
+/// Refuses an encoded body: the server decodes none, so its bytes would be misread.
+///
+/// # Errors
+/// When a coding other than `identity` is named.
+fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_plain = |value: &HeaderValue| {
+        let codings = value.to_str().unwrap_or("unreadable").split(',').map(str::trim);
+        codings.into_iter().all(|it| it.is_empty() || it.eq_ignore_ascii_case("identity"))
+    };
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    let Some(value) = values.find(|value| !is_plain(value)) else {
+        return Ok(());
+    };
+    let seen = shorten(&String::from_utf8_lossy(value.as_bytes()));
+    let allowed = "left out: this server reads bodies as they are";
+    let detail = format!("content-encoding must be {allowed}; got {seen}");
+    let problem = Problem::new(Code::UnsupportedMediaType, detail);
+    Err(problem.at("content-encoding", Some(seen), allowed))
+}

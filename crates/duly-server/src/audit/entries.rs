@@ -1,0 +1,51 @@
+//! The task that writes entries of the audit log to the store.
+
+use std::{sync::Arc, time::Duration};
+
+use duly_store::{AuditEntry, Store};
+use tokio::sync::{mpsc, oneshot};
+
+/// Time in which entries are gathered before they are written to the store.
+const GATHER: Duration = Duration::from_millis(200);
+/// Time until entries that could not be written are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A message to the task of the store.
+#[derive(Debug)]
+pub(super) enum StoreMessage {
+    Entry(AuditEntry),
+    /// Replies when everything before it is written.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Writes entries to the store until the server ends.
+pub(super) async fn keep(mut queue: mpsc::Receiver<StoreMessage>, store: Arc<dyn Store>) {
+    let (mut entries, mut flushed) = (Vec::new(), Vec::new());
+    while let Some(first) = queue.recv().await {
+        if matches!(first, StoreMessage::Entry(_)) {
+            tokio::time::sleep(GATHER).await;
+        }
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                StoreMessage::Entry(entry) => entries.push(entry),
+                StoreMessage::Flush(reply) => flushed.push(reply),
+            }
+            next = queue.try_recv().ok();
+        }
+        let mut is_logged = false;
+        while !entries.is_empty()
+            && let Err(error) = store.append_audit(entries.clone()).await
+        {
+            if !std::mem::replace(&mut is_logged, true) {
+                tracing::warn!(%error, "audit entries not in the store yet; they are tried again");
+            }
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+        entries.clear();
+        for reply in flushed.drain(..) {
+            // No one waits any more if the server has ended.
+            let _unheard: Result<(), ()> = reply.send(());
+        }
+    }
+}

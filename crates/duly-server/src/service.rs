@@ -1,0 +1,32 @@
+//! The operations, without a protocol: a file for each resource.
+//!
+//! The functions check what a caller may do beyond the right of the operation, call the store or the node, and
+//! return values or a [`crate::problem::Problem`]. Each function of an operation takes the admitted call. HTTP and
+//! gRPC read their messages, call these functions, and write the responses.
+
+mod app;
+mod apply;
+mod audit;
+mod backups;
+pub(crate) mod blocking;
+mod bulk;
+pub(crate) mod counts;
+pub(crate) mod cursor;
+mod dead_letters;
+mod forget;
+pub(crate) mod health;
+pub(crate) mod items;
+mod keys;
+pub(crate) mod lists;
+mod namespaces;
+pub(crate) mod pull;
+pub(crate) mod reading;
+mod receivers;
+mod startup;
+mod tenants;
+
+pub(crate) use self::startup::{StartupProgress, StartupState};
+pub use self::{
+    app::{App, ImplicitNamespaces, Limits, Parts},
+    backups::{BackupLimits, Backups, MakeBackup},
+};

@@ -1,0 +1,101 @@
+//! The state of the service: warnings, reasons against its readiness, members.
+
+use std::time::Duration;
+
+use duly_api::cluster::{ClusterInfo, Node};
+use duly_node::MemberView;
+use duly_store::{Health, deployment::MembershipStage};
+
+use super::App;
+use crate::{call::Admitted, messages::ms};
+
+/// Time after which an idle loop counts as stuck: each loop runs at least once a second.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// Returns the warnings of a service that is ready: those of its store, and the nodes that it waits for.
+///
+/// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
+/// ready again. So a node that waits for them has to be ready.
+pub(crate) fn warnings(app: &App, admitted: &Admitted, mut of_store: Vec<String>) -> Vec<String> {
+    let health = app.node.health();
+    let caller = admitted.caller();
+    let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
+    of_store.extend(unleased.map(|namespace| {
+        format!(
+            "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
+             webhook missing?"
+        )
+    }));
+    let names = health.waits_for;
+    if !names.is_empty() {
+        of_store.push(format!(
+            "nodes of an older version are still members: {}; until they have stopped, this node \
+             accepts calls and starts no attempts: upgrade them",
+            names.join(", ")
+        ));
+    }
+    of_store
+}
+
+/// Returns the reasons why the service cannot work; none if it can.
+pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
+    let mut reasons = [&health.not_ready[..], &health.stalls].concat();
+    let node = app.node.health();
+    if node.draining {
+        reasons.push("the server is stopping".to_owned());
+    }
+    reasons.extend(node.cut_off_for.map(|silent| {
+        format!(
+            "no majority of the coordinator shards has acknowledged this node's heartbeats for \
+             {silent:.1?}: until one does, the node starts no attempts"
+        )
+    }));
+    let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
+    reasons.extend(stuck.map(|l| format!("{} has been stalled for {:?}", l.name, l.idle_for)));
+    let neglected = node.neglected.iter();
+    reasons
+        .extend(neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")));
+    reasons
+}
+
+impl App {
+    /// Returns the state of the service without waiting.
+    pub(crate) fn cluster(&self, admitted: &Admitted) -> ClusterInfo {
+        let health = self.store.health();
+        let reasons = reasons(self, &health);
+        let members = self.node.members();
+        ClusterInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            shards: self.store.shards().into(),
+            ready: reasons.is_empty(),
+            reasons,
+            warnings: warnings(self, admitted, health.warnings),
+            pending: health.pending,
+            overdue: health.overdue,
+            in_flight: health.in_flight,
+            dead: health.dead,
+            protocol: members
+                .iter()
+                .map(|member| member.protocols.1.into())
+                .min()
+                .unwrap_or_default(),
+            nodes: members.into_iter().map(node).collect(),
+        }
+    }
+}
+
+fn node(member: MemberView) -> Node {
+    Node {
+        name: member.name,
+        member_id: format!("{:016x}", member.member_id.0),
+        this: member.is_this,
+        state: match member.presence {
+            MembershipStage::Joining => "joining",
+            MembershipStage::Here => "active",
+            MembershipStage::Leaving | MembershipStage::Left => "leaving",
+        }
+        .to_owned(),
+        shards: u32::try_from(member.shards).unwrap_or(u32::MAX),
+        heartbeat_age_ms: ms(member.heartbeat_age),
+    }
+}

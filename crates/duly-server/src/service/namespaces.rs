@@ -1,0 +1,189 @@
+//! Namespaces: settings, states, lists, repairs.
+
+use duly_api::{NamespaceField, NamespaceSettings};
+use duly_core::{Code, NamespaceName};
+use duly_store::namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets};
+
+use super::{App, lists::page_limit};
+use crate::{call::Admitted, problem::Problem, tenants::NamespaceAdmission};
+
+/// Namespaces that are read with one call of the store.
+const AT_ONCE: usize = 32;
+
+impl App {
+    /// Replaces all settings. Returns the namespace, and `true` if it is new.
+    pub(crate) async fn put_namespace(
+        &self,
+        _: &Admitted,
+        name: NamespaceName,
+        settings: NamespaceSettings,
+        reset: &[i32],
+    ) -> Result<(Namespace, bool), Problem> {
+        let is_secret = |field: &i32| *field == i32::from(NamespaceField::SigningSecrets);
+        let keeps = settings.signing_secrets.is_none() && !reset.iter().any(is_secret);
+        let secrets = if keeps { Secrets::Keep } else { Secrets::Set };
+        let settings = Box::new(settings.over(self.defaults.clone(), &self.defaults, reset)?);
+        self.check_settings(&name, &settings, None)?;
+        let _turn = self.patches().lock().await;
+        let tenants = self.auth.tenants();
+        let within = match tenants.of_namespace(name.as_str()) {
+            Some(tenant) if self.store.get_namespace(name.clone()).await?.is_none() => {
+                Some(tenant.admit_namespace()?)
+            }
+            _ => None,
+        };
+        let put = self.store.put_namespace(name, Put::Replace { settings, secrets }).await?;
+        if put.1 {
+            within.into_iter().for_each(NamespaceAdmission::keep);
+        }
+        Ok(put)
+    }
+
+    /// Returns one namespace.
+    pub(crate) async fn namespace(
+        &self,
+        _: &Admitted,
+        name: NamespaceName,
+    ) -> Result<Namespace, Problem> {
+        let found = self.store.get_namespace(name.clone()).await?;
+        found.ok_or_else(|| Problem::no_namespace(name.as_str()))
+    }
+
+    /// Shows a page of namespaces, some at a time, until the next one does not fit. Returns the cursor
+    /// of the next page.
+    pub(crate) async fn namespaces(
+        &self,
+        admitted: &Admitted,
+        limit: Option<u32>,
+        cursor: Option<&str>,
+        mut show: impl FnMut(&Namespace) -> Result<(), Problem>,
+    ) -> Result<Option<String>, Problem> {
+        let mut left = page_limit(limit)?;
+        let mut after = cursor
+            .map(|text| {
+                NamespaceName::new(text).map_err(|mut invalid| {
+                    "cursor".clone_into(&mut invalid.field);
+                    "the cursor of the page before".clone_into(&mut invalid.allowed);
+                    invalid
+                })
+            })
+            .transpose()?;
+        let mut shown = None;
+        loop {
+            // One more than is shown: it tells whether there is another page.
+            let count = left.min(AT_ONCE) + 1;
+            let found = self.visible_namespaces(admitted, after.clone(), count).await?;
+            let is_last = found.len() < count;
+            for namespace in found.iter().take(count - 1) {
+                match show(namespace) {
+                    Ok(()) => shown = Some(namespace.name.clone()),
+                    Err(problem) if shown.is_none() => return Err(problem),
+                    Err(_) => return Ok(shown.map(|name| name.to_string())),
+                }
+                left -= 1;
+            }
+            if is_last {
+                return Ok(None);
+            }
+            if left == 0 {
+                return Ok(shown.map(|name| name.to_string()));
+            }
+            after.clone_from(&shown);
+        }
+    }
+
+    /// Returns at most `count` namespaces after the name `after`: those that the caller may know of.
+    async fn visible_namespaces(
+        &self,
+        admitted: &Admitted,
+        mut after: Option<NamespaceName>,
+        count: usize,
+    ) -> Result<Vec<Namespace>, Problem> {
+        let (caller, mut visible) = (admitted.caller(), Vec::new());
+        loop {
+            let found = self.store.list_namespaces(after, count).await?;
+            let last = found.last().map(|namespace| namespace.name.clone());
+            let last = last.filter(|_| found.len() >= count);
+            visible.extend(found.into_iter().filter(|it| caller.covers(it.name.as_str())));
+            visible.truncate(count);
+            let Some(last) = last.filter(|_| visible.len() < count) else {
+                return Ok(visible);
+            };
+            after = Some(last.clone());
+            if !caller.covers(last.as_str()) {
+                // Between two of the caller's patterns there may be very many names.
+                let Some(next) = caller.next_covered(last.as_str()) else {
+                    return Ok(visible);
+                };
+                let exact = self.store.get_namespace(next.clone()).await?;
+                visible.extend(exact.filter(|it| caller.covers(it.name.as_str())));
+                after = Some(next);
+            }
+        }
+    }
+
+    /// Changes some settings.
+    pub(crate) async fn patch_namespace(
+        &self,
+        admitted: &Admitted,
+        name: NamespaceName,
+        change: NamespaceSettings,
+        reset: &[i32],
+    ) -> Result<Namespace, Problem> {
+        let _turn = self.patches().lock().await;
+        let present = self.present_namespace(admitted, name.clone()).await?;
+        let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
+        self.check_settings(&name, &settings, Some(&present.settings))?;
+        let put = Put::Replace { settings, secrets: Secrets::Set };
+        let (namespace, _) = self.store.put_namespace(name, put).await?;
+        Ok(namespace)
+    }
+
+    /// Returns a namespace with the settings that its coordinator shard has.
+    pub(crate) async fn present_namespace(
+        &self,
+        admitted: &Admitted,
+        name: NamespaceName,
+    ) -> Result<Namespace, Problem> {
+        let found = self.namespace(admitted, name).await?;
+        if found.maybe_outdated {
+            let detail = "the coordinator shard of this namespace is unavailable, and the settings in the \
+                          other shards may be one change behind: nothing was done";
+            return Err(Problem::temporary(Code::Unavailable, detail));
+        }
+        Ok(found)
+    }
+
+    /// Pauses a namespace, or lets it fire again.
+    pub(crate) async fn set_activity(
+        &self,
+        _: &Admitted,
+        name: NamespaceName,
+        activity: Activity,
+    ) -> Result<Namespace, Problem> {
+        Ok(self.store.set_activity(name, activity).await?)
+    }
+
+    /// Deletes a namespace.
+    pub(crate) async fn delete_namespace(
+        &self,
+        _: &Admitted,
+        name: NamespaceName,
+        mode: DeleteMode,
+    ) -> Result<(), Problem> {
+        // Without the lock, a patch that has read the namespace would write it back after the deletion.
+        let _turn = self.patches().lock().await;
+        Ok(self.store.delete_namespace(name, mode).await?)
+    }
+
+    /// Restores the record of a namespace.
+    pub(crate) async fn repair_namespace(
+        &self,
+        _: &Admitted,
+        name: NamespaceName,
+        keep: Option<&str>,
+    ) -> Result<Repaired, Problem> {
+        let _turn = self.patches().lock().await;
+        Ok(self.store.repair_namespace(name, keep.map(str::to_owned)).await?)
+    }
+}
