@@ -43,6 +43,21 @@ fn s3_signs_as_the_third_party_crate_does() {
 }
 
 #[test]
+fn s3_the_example_of_the_page_is_right() {
+    let page = include_str!("../../../../../docs/reference/webhooks.md");
+    let value = |name: &str| {
+        let row = page.lines().find_map(|line| line.strip_prefix(&format!("| {name} | `")));
+        row.unwrap_or_else(|| panic!("{name}")).trim_end_matches("` |")
+    };
+    let example = secret(value("secret"));
+    let hex = data_encoding::HEXLOWER.encode(&key(&example).unwrap());
+    assert_eq!(hex, value("key, in hexadecimal"));
+    let at_s = value("`webhook-timestamp`").parse().unwrap();
+    let made = signatures(&[example], value("`webhook-id`"), at_s, value("body").as_bytes());
+    assert_eq!(made.unwrap(), value("`webhook-signature`"));
+}
+
+#[test]
 fn s3_either_secret_verifies_during_a_rotation() {
     let body = b"payload";
     let map = headers(&[OLD, NEW], seconds(now()), body);
