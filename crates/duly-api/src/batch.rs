@@ -176,7 +176,10 @@ impl CancelResponse {
     }
 }
 
-/// The results of a stream that are returned.
+/// The results of a stream that are returned. The default is `all`.
+///
+/// - `all`: One result for each line.
+/// - `errors`: The results of refused lines, and a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum Results {

@@ -132,7 +132,7 @@ pub struct Firing {
     /// Key by which a broker partitions.
     #[prost(string, optional, tag = "9")]
     pub slot_key: Option<String>,
-    /// The payload, if it was given as JSON: its exact text.
+    /// The payload, if it was given as JSON: its exact text, `null` too.
     #[prost(bytes = "bytes", optional, tag = "10")]
     #[serde(default, with = "payload::json")]
     #[schema(value_type = Option<serde_json::Value>)]

@@ -6,7 +6,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    State, Time,
+    State, Time, schema,
     words::{Word, is_unspecified},
 };
 
@@ -29,9 +29,9 @@ pub struct Problem {
     #[serde(default)]
     #[schema(required = true, minimum = 400, maximum = 599)]
     pub status: u32,
-    /// The stable code.
+    /// The stable code, of an open list.
     #[prost(string, tag = "1")]
-    #[schema(example = "invalid_argument")]
+    #[schema(schema_with = schema::code)]
     pub code: String,
     /// The fault, and the remedy.
     #[prost(string, tag = "2")]

@@ -39,8 +39,8 @@ pub struct Schedule {
     /// The time from now until it is due; 0 is allowed.
     #[prost(message, optional, tag = "3")]
     pub delay: Option<Duration>,
-    /// Payload: any JSON value nested at most 64 levels deep, `null` too; its exact text is kept. At
-    /// most one of the three.
+    /// Payload: any JSON value nested at most 64 levels deep; its exact text is kept. `null` is a
+    /// payload, too; a timer without a payload has none of the three fields. At most one of the three.
     #[prost(bytes = "bytes", optional, tag = "4")]
     #[serde(default, with = "payload::json")]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -79,7 +79,7 @@ pub struct Schedule {
     /// Longest time after the due time; past it the timer becomes a dead letter.
     #[prost(message, optional, tag = "11")]
     pub expire_after: Option<Duration>,
-    /// The effect if the id is taken by another request.
+    /// The effect if the id is taken by another request: `fail` (the default), `keep` or `replace`.
     #[prost(enumeration = "IfExists", tag = "12")]
     #[serde(default, with = "Word::<IfExists>", skip_serializing_if = "is_unspecified")]
     #[schema(value_type = Option<IfExists>)]
@@ -108,7 +108,8 @@ pub struct Reschedule {
     #[serde(default, deserialize_with = "set_only")]
     #[schema(nullable = false)]
     pub delay: Option<Duration>,
-    /// A new payload: any JSON value nested at most 64 levels deep. `null` removes the payload.
+    /// A new payload: any JSON value nested at most 64 levels deep. `null` removes the payload, so a change
+    /// cannot make the payload `null`.
     #[prost(bytes = "bytes", optional, tag = "4")]
     #[serde(default, with = "payload::json_or_null")]
     #[schema(value_type = Option<serde_json::Value>)]

@@ -1,10 +1,12 @@
 //! Pieces of the OpenAPI document that cannot be derived from a type.
 
-use serde_json::json;
+use duly_core::Code;
+use serde_json::{Map, Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr,
+        extensions::Extensions,
         schema::{KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type},
     },
 };
@@ -93,6 +95,33 @@ fn either(
         .examples([json!(example)])
         .build();
     RefOr::T(Schema::OneOf(schema))
+}
+
+/// The code of a problem: an open list of values, so its type is plain text. `x-extensible-enum` lists the
+/// codes of this version in order, and `x-codes` has the facts of each.
+pub(crate) fn code() -> RefOr<Schema> {
+    let facts = Code::ALL.map(|code| {
+        let facts = json!({
+            "status": code.http_status(),
+            "grpc": code.grpc().as_str(),
+            "repeat": code.repeat().as_str(),
+            "title": code.title(),
+        });
+        (code.as_str().to_owned(), facts)
+    });
+    let open = Extensions::from_iter([
+        ("x-extensible-enum", Value::from(Code::NAMES.to_vec())),
+        ("x-codes", Value::Object(Map::from_iter(facts))),
+    ]);
+    let code = text()
+        .description(Some(
+            "The stable code. The list is open: `x-extensible-enum` has the codes of this version, and a \
+             client takes a code that it does not know as `invalid_argument` if the status is 4xx, as \
+             `aborted` if it is 5xx.",
+        ))
+        .examples([json!(Code::InvalidArgument.as_str())])
+        .extensions(Some(open));
+    RefOr::T(Schema::Object(code.build()))
 }
 
 /// Headers: at most 64, in an object.

@@ -60,7 +60,7 @@ pub struct Timer {
     /// The receiver's idempotency key of this firing.
     #[prost(string, optional, tag = "8")]
     pub delivery_id: Option<String>,
-    /// The payload, if it was given as JSON: its exact text. Never in the response to a batch.
+    /// The payload, if it was given as JSON: its exact text, `null` too. Never in the response to a batch.
     #[prost(bytes = "bytes", optional, tag = "9")]
     #[serde(default, with = "payload::json")]
     #[schema(value_type = Option<serde_json::Value>)]

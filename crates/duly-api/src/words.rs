@@ -20,6 +20,9 @@ pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
     /// Each word with its value. The value 0 has no word: it means that no word is given.
     const ALL: &'static [(&'static str, Self)];
 
+    /// Meaning of the set and of each word, in Markdown.
+    const MEANING: &'static str;
+
     /// Returns the word; empty for the value 0.
     fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
@@ -96,27 +99,30 @@ impl<T: Words> de::Visitor<'_> for WordVisitor<T> {
 pub(crate) fn schema_of<T: Words>() -> RefOr<Schema> {
     let words = T::ALL.iter().map(|(word, _)| *word);
     let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
-    RefOr::T(Schema::Object(schema.build()))
+    RefOr::T(Schema::Object(schema.description(Some(T::MEANING)).build()))
 }
 
+/// Defines sets of words. The comments are the descriptions in the OpenAPI document.
 macro_rules! words {
     ($(
-        $(#[$doc:meta])*
+        $(#[doc = $doc:literal])*
         $name:ident {
-            $($(#[$value_doc:meta])* $value:ident = $number:literal $word:literal,)+
+            $($(#[doc = $value_doc:literal])* $value:ident = $number:literal $word:literal,)+
         }
     )+) => {$(
-        $(#[$doc])*
+        $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
         #[repr(i32)]
         pub enum $name {
             /// No word is given.
             Unspecified = 0,
-            $($(#[$value_doc])* $value = $number,)+
+            $($(#[doc = $value_doc])* $value = $number,)+
         }
 
         impl Words for $name {
             const ALL: &'static [(&'static str, Self)] = &[$(($word, Self::$value)),+];
+            const MEANING: &'static str =
+                concat!($($doc,)* "\n\n", $("- `", $word, "`:", $($value_doc,)* "\n",)+).trim_ascii();
         }
 
         impl PartialSchema for $name {
@@ -171,27 +177,31 @@ words! {
     State {
         /// Waits for its due time.
         Scheduled = 1 "scheduled",
-        /// Its due time has come, and it is not leased.
+        /// Its due time has come, and no attempt is under way.
         Due = 2 "due",
         /// Leased: an attempt is under way.
         InFlight = 3 "in_flight",
         /// Waits for its next attempt.
         Retrying = 4 "retrying",
-        /// Its delivery was confirmed.
+        /// Ended: its delivery was confirmed.
         Finished = 5 "finished",
-        /// A dead letter.
+        /// Ended: its last firing is a dead letter.
         Dead = 6 "dead",
-        /// Cancelled.
+        /// Ended: a caller cancelled it.
         Cancelled = 7 "cancelled",
     }
 
-    /// The effect of a schedule whose id is taken by another request.
+    /// The effect of a schedule whose id is taken by another request. The default is `fail`. The same request
+    /// again returns the existing timer with every value; a dead letter is refused then: `dead`. The id of a
+    /// cancelled timer is free.
     IfExists {
-        /// The schedule is refused (the default).
+        /// The schedule is refused: `already_exists` for a pending timer, `finished` or `dead` for an ended
+        /// one.
         Fail = 1 "fail",
-        /// The existing timer is returned.
+        /// The existing timer is returned as it is, with `existing`, an ended one too. Nothing changes.
         Keep = 2 "keep",
-        /// The new timer takes its place.
+        /// The new timer takes the place of a pending or ended one. A timer in flight stays, and the schedule
+        /// is refused: `in_flight`.
         Replace = 3 "replace",
     }
 
@@ -276,9 +286,9 @@ words! {
         Limits = 8 "limits",
     }
 
-    /// The fields of the timers in a list.
+    /// The fields of the timers in a list. The default is `full`.
     View {
-        /// All of them (the default).
+        /// All of them.
         Full = 1 "full",
         /// Without payload, headers and history.
         Summary = 2 "summary",

@@ -14,6 +14,10 @@ use crate::{
     retry::Retries,
 };
 
+/// Time of a call with its repetitions, unless set.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to connect, unless set.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time of a call.
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// Largest limit for bytes in memory.
@@ -57,8 +61,8 @@ impl Builder {
             url,
             credentials: None,
             user_agent: None,
-            timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(5),
+            timeout: TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
             retries: Retries::default(),
             batching: Batching::default(),
             message_bytes_max: 64 * MIB,

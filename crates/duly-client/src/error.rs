@@ -10,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) use self::status::of_status;
 use duly_api::Problem;
+use duly_core::error_code::Repeat;
 pub use duly_core::{Code, Invalid};
 
 /// Result of a call.
@@ -23,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// The server refused the call; nothing changed.
-    #[error("{} ({})", .0.problem.detail, .0.code.as_str())]
+    #[error("{} ({})", .0.problem.detail, .0.problem.code)]
     Refused(Box<Refusal>),
     /// There is no connection to the server; nothing was sent.
     #[error(
@@ -158,12 +159,12 @@ impl Error {
     pub(crate) fn repetition(&self) -> Repetition {
         match self {
             Self::Unreachable { .. } => Repetition::Safe(Duration::ZERO),
-            Self::Refused(refusal) => match (refusal.code, refusal.retry_after()) {
-                (Code::Unavailable, wait) => Repetition::Safe(wait.unwrap_or_default()),
-                (Code::ResourceExhausted, Some(wait)) => Repetition::Safe(wait),
+            Self::Refused(refusal) => match (refusal.code.repeat(), refusal.retry_after()) {
+                (Repeat::AfterWait, wait) => Repetition::Safe(wait.unwrap_or_default()),
+                (Repeat::IfTold, Some(wait)) => Repetition::Safe(wait),
                 _ => Repetition::Never,
             },
-            Self::Unknown { code: Code::Internal, .. } => Repetition::Never,
+            Self::Unknown { code, .. } if code.repeat() == Repeat::AfterCheck => Repetition::Never,
             Self::Unknown { retry: RetryAdvice::After(wait), .. } => Repetition::Unknown(*wait),
             Self::Unknown { .. } => Repetition::Unknown(Duration::ZERO),
             Self::Invalid(_)
@@ -196,7 +197,8 @@ impl Error {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The stable code.
+    /// The stable code. For a code of a newer server, which only `problem` names, it is
+    /// [`Code::InvalidArgument`].
     pub code: Code,
     /// The server's description: the fault, the field, the state of the timer.
     pub problem: Problem,
@@ -225,21 +227,12 @@ impl Refusal {
     }
 
     fn retry(&self) -> RetryAdvice {
-        match self.code {
-            Code::AlreadyExists
-            | Code::RevisionMismatch
-            | Code::InFlight
-            | Code::Finished
-            | Code::Cancelled
-            | Code::Dead
-            | Code::NamespaceNotEmpty => RetryAdvice::AfterRead,
-            Code::Unavailable => {
-                RetryAdvice::After(self.retry_after().unwrap_or(Duration::from_secs(1)))
-            }
-            Code::ResourceExhausted => {
-                self.retry_after().map_or(RetryAdvice::Never, RetryAdvice::After)
-            }
-            _ => RetryAdvice::Never,
+        let wait = self.retry_after();
+        match self.code.repeat() {
+            Repeat::AfterRead => RetryAdvice::AfterRead,
+            Repeat::AfterWait => RetryAdvice::After(wait.unwrap_or(Duration::from_secs(1))),
+            Repeat::IfTold => wait.map_or(RetryAdvice::Never, RetryAdvice::After),
+            Repeat::Never | Repeat::SameCall | Repeat::AfterCheck => RetryAdvice::Never,
         }
     }
 }

@@ -30,6 +30,8 @@
 //! last one counts, and a repetition can be the last one. So a schedule that is still being repeated can
 //! follow another caller's cancel. A request that got its response is never sent again.
 //!
+//! `docs/reference/http.md` has the same model for every client.
+//!
 //! The wait between two tries doubles from [`Retries::first_wait`] to [`Retries::longest_wait`]. It is
 //! shortened at random by up to a half, so that many clients do not return at once. It is never shorter than
 //! the server asks for. A call fails when its time or its tries are used up.
@@ -166,5 +168,7 @@ fn final_error(safety: Safety, error: Error, doubt: Option<Error>) -> Error {
     }
 }
 
+#[cfg(test)]
+mod page_tests;
 #[cfg(test)]
 mod tests;

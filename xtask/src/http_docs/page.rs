@@ -142,14 +142,6 @@ fn write_route<'a>(
         }
     }
     text.push('\n');
-    if let Some(codes) = route.operation["x-codes"].as_array() {
-        let codes: Vec<_> = codes
-            .iter()
-            .filter_map(Value::as_str)
-            .map(|code| format!("[`{code}`](../operate/errors.md#{code})"))
-            .collect();
-        write!(text, "\nCodes: {}.\n", codes.join(", "))?;
-    }
     write_example(text, example)
 }
 

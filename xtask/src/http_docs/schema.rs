@@ -155,10 +155,15 @@ pub(super) fn cell(text: &str) -> String {
     text.trim().replace('\n', " ").replace('|', "\\|")
 }
 
+/// Returns a paragraph as one line. A list keeps its lines.
+fn paragraph(text: &str) -> String {
+    if text.starts_with("- ") { text.to_owned() } else { cell(text) }
+}
+
 /// Returns the section of a schema: its description, its rules and its fields.
 pub(super) fn section(schema: &Value, schemas: &Schemas<'_>) -> String {
     let paragraphs = schema["description"].as_str().unwrap_or_default().split("\n\n");
-    let mut text = format!("{}\n", paragraphs.map(cell).collect::<Vec<_>>().join("\n\n"));
+    let mut text = format!("{}\n", paragraphs.map(paragraph).collect::<Vec<_>>().join("\n\n"));
     if schema["minProperties"] == 1 && schema.get("maxProperties").is_none() {
         text.push_str("\nAt least 1 of its fields is given.\n");
     }

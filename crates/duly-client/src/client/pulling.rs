@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Longest wait that the server accepts.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Leases firings of the pull lane. Returns as soon as there is one, or after the `wait` of the

@@ -1,13 +1,15 @@
 //! Converts gRPC statuses to errors of this crate.
 //!
-//! A status that Duly made has an `ErrorInfo` with the code of the contract. A status without one comes
-//! from the gRPC library or from a proxy. Then only a connection that was never made proves that nothing
-//! was done.
+//! 1. A status that Duly made has an `ErrorInfo` with the code of the contract.
+//! 2. The list of codes is open: a code that this client does not know counts by its status, as a refusal
+//!    or as an unknown outcome.
+//! 3. A status without an `ErrorInfo` comes from the gRPC library or from a proxy. Then only a connection
+//!    that was never made proves that nothing was done.
 
 use std::error::Error as _;
 
 use duly_api::{Problem, State, Time, Words as _};
-use duly_core::Code;
+use duly_core::{Code, error_code::Repeat};
 use tonic::{ConnectError, Status, TimeoutExpired};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -22,10 +24,9 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
     let code = details
         .error_info()
         .filter(|info| info.domain == DOMAIN)
-        .and_then(|info| info.metadata.get("code"))
-        .and_then(|code| code_of(code));
+        .and_then(|info| info.metadata.get("code"));
     match code {
-        Some(code) => said(code, with_details(Problem::new(code, status.message()), &details)),
+        Some(code) => said(with_details(problem(code, status), &details)),
         None if is_not_connected(status) => {
             Error::Unreachable { server: server.to_owned(), reason: reason(status) }
         }
@@ -37,22 +38,48 @@ pub(crate) fn of_status(status: &Status, server: &str) -> Error {
 /// Converts the problem of a refused item.
 impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
-        match code_of(&problem.code) {
-            Some(code) => said(code, problem),
-            None => Self::bad_response(format!("the code {} is unknown", problem.code)),
-        }
+        said(problem)
     }
 }
 
+/// Returns the problem of a status with this code.
+fn problem(code: &str, status: &Status) -> Problem {
+    let Some(known) = code_of(code) else {
+        let class = if is_refusal(status.code()) { 400 } else { 500 };
+        let detail = status.message().to_owned();
+        return Problem { code: code.to_owned(), status: class, detail, ..Problem::default() };
+    };
+    Problem::new(known, status.message())
+}
+
 /// Returns the error that Duly described.
-fn said(code: Code, problem: Problem) -> Error {
-    match code {
-        Code::Aborted | Code::DeadlineExceeded => Error::unknown(code, problem.detail),
-        Code::Internal => {
+fn said(problem: Problem) -> Error {
+    let code = code_of(&problem.code).unwrap_or(match problem.status {
+        400..500 => Code::InvalidArgument,
+        _ => Code::Aborted,
+    });
+    match code.repeat() {
+        Repeat::SameCall => Error::unknown(code, problem.detail),
+        Repeat::AfterCheck => {
             Error::Unknown { code, reason: problem.detail, retry: RetryAdvice::Never }
         }
         _ => Error::Refused(Box::new(Refusal { code, problem })),
     }
+}
+
+/// Returns `true` for the statuses of refusals: nothing changed.
+fn is_refusal(status: tonic::Code) -> bool {
+    use tonic::Code as Grpc;
+    !matches!(
+        status,
+        Grpc::Unknown
+            | Grpc::DeadlineExceeded
+            | Grpc::Aborted
+            | Grpc::Internal
+            | Grpc::Unavailable
+            | Grpc::DataLoss
+            | Grpc::Cancelled
+    )
 }
 
 /// Returns the error of a status that Duly did not make.

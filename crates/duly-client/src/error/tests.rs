@@ -10,7 +10,7 @@ use super::*;
 fn said(code: Code, metadata: &[(&str, &str)], retry: Option<Duration>) -> Status {
     let mut more: HashMap<String, String> =
         metadata.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    more.insert("code".into(), code.as_str().into());
+    more.entry("code".into()).or_insert_with(|| code.as_str().into());
     let mut details = ErrorDetails::new();
     details.set_error_info(code.as_str().to_ascii_uppercase(), "duly", more);
     if retry.is_some() {
@@ -41,6 +41,28 @@ fn every_code_has_retry_advice_and_certainty() {
         };
         assert_eq!(error.retry(), retry, "{code:?}");
         assert_eq!(error.is_not_done(), is_not_done, "{code:?}");
+    }
+}
+
+#[test]
+fn codes_of_newer_servers_count_by_their_status() {
+    for (known, status) in [(Code::Finished, 409), (Code::Unavailable, 503)] {
+        let call = of_status(&said(known, &[("code", "brand_new")], None), "server");
+        let item = Error::from(Problem {
+            code: "brand_new".into(),
+            status,
+            ..Problem::new(known, "it is so")
+        });
+        for error in [call, item] {
+            if status < 500 {
+                assert_eq!(error.to_string(), "it is so (brand_new)");
+                assert_eq!((error.code(), error.is_not_done()), (Code::InvalidArgument, true));
+                assert_eq!(error.repetition(), Repetition::Never);
+            } else {
+                assert_eq!((error.code(), error.is_not_done()), (Code::Aborted, false));
+                assert_eq!(error.repetition(), Repetition::Unknown(Duration::ZERO));
+            }
+        }
     }
 }
 

@@ -2,31 +2,10 @@ use std::fs;
 
 use super::*;
 
-/// Names of the gRPC statuses, by number.
-const GRPC_NAMES: [&str; 17] = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-];
-
-/// The page that describes the remedy for every code.
-fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/errors.md");
-    fs::read_to_string(path).expect("docs/operate/errors.md is committed")
+/// Returns a page of `docs/`.
+fn page(path: &str) -> String {
+    let path = format!("{}/../../docs/{path}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The part of the page about codes: headings and the text below them.
@@ -38,7 +17,7 @@ fn sections(page: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn error_codes_and_page_sections_match() {
-    let page = page();
+    let page = page("operate/errors.md");
     let sections = sections(&page);
     let headings: Vec<_> = sections.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let codes = Code::ALL.map(|code| format!("`{}`", code.as_str()));
@@ -51,12 +30,28 @@ fn error_codes_and_page_sections_match() {
 }
 
 #[test]
-fn code_overview_is_complete_and_its_links_resolve() {
-    let page = page();
+fn http_page_has_one_row_for_each_code_and_rule() {
+    let page = page("reference/http.md");
+    let codes = page.split("\n## ").find(|part| part.starts_with("Codes\n")).unwrap();
     for code in Code::ALL {
         let (name, status) = (code.as_str(), code.http_status());
-        let grpc = GRPC_NAMES[usize::try_from(code.grpc_status()).unwrap()];
-        let row = format!("| [`{name}`](#{name}) | {status} | {grpc} | ");
-        assert_eq!(page.matches(&row).count(), 1, "{row}");
+        let (grpc, repeat) = (code.grpc().as_str(), code.repeat().as_str());
+        let row = format!(
+            "\n| [`{name}`](../operate/errors.md#{name}) | {status} | {grpc} | `{repeat}` | {} |\n",
+            code.title()
+        );
+        assert_eq!(codes.matches(&row).count(), 1, "{row}");
     }
+    assert_eq!(codes.matches("\n| [`").count(), Code::ALL.len());
+    let rules: Vec<_> = codes.lines().filter_map(|line| line.strip_prefix("| `")).collect();
+    let names: Vec<_> = rules.iter().map(|row| row.split('`').next().unwrap()).collect();
+    assert_eq!(names, Repeat::NAMES);
+}
+
+#[test]
+fn grpc_statuses_have_their_numbers() {
+    for (status, number) in [(Grpc::Ok, 0), (Grpc::NotFound, 5), (Grpc::Unauthenticated, 16)] {
+        assert_eq!(status as i32, number);
+    }
+    assert_eq!(Code::Unavailable.grpc_status(), 14);
 }

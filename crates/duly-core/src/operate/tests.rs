@@ -286,6 +286,32 @@ fn every_decision_matches_the_table() {
     assert_eq!(operations.len(), 9, "every operation has rows: {operations:?}");
 }
 
+/// Compares the table of `if_exists` in the HTTP reference with the table of decisions.
+#[test]
+fn http_page_has_the_effects_of_if_exists() {
+    let page = include_str!("../../../../docs/reference/http.md");
+    let (_, rows) = page.split_once("| `if_exists` | scheduled, due, retrying |").unwrap();
+    let rows: Vec<Vec<_>> = rows
+        .lines()
+        .skip(2)
+        .take_while(|row| row.starts_with('|'))
+        .map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    for (word, mode) in
+        [("fail", "fail"), ("keep", "keep"), ("replace", "replace"), ("any, for the same", "same")]
+    {
+        let row = rows.iter().find(|row| row[1].starts_with(word)).unwrap();
+        let name = format!("schedule.{mode} ");
+        let decided = TABLE.lines().find(|row| row.starts_with(&name) && row.contains("| free "));
+        let decided: Vec<_> = decided.unwrap().split('|').skip(2).map(str::trim).collect();
+        // The columns of the page, for each state from none to cancelled.
+        for (column, decided) in [6, 2, 2, 3, 2, 4, 5, 6].into_iter().zip(decided) {
+            let reply = decided.rsplit(['/', '!']).next().unwrap();
+            assert_eq!(row[column], reply, "{word}, column {column}");
+        }
+    }
+}
+
 #[test]
 fn decision_effects_match_the_contract() {
     let (settings, usage) = settings_of("free");

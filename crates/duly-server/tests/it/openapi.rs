@@ -4,6 +4,7 @@ mod generators;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use duly_core::Code;
 use duly_server::openapi_json;
 use serde_json::Value;
 
@@ -59,6 +60,64 @@ fn every_path_of_the_contract_is_described() {
     }
     for path in ["/v1/namespaces", "/healthz", "/readyz", "/metrics", "/openapi.json"] {
         assert!(document["paths"][path]["get"].is_object(), "{path}");
+    }
+}
+
+#[test]
+fn every_schema_field_and_parameter_has_a_description() {
+    fn look(place: &str, value: &Value, missing: &mut Vec<String>) {
+        let is_named = place.ends_with("/components/schemas") || place.ends_with("/properties");
+        for (name, member) in value.as_object().into_iter().flatten() {
+            let is_described = !member["description"].as_str().unwrap_or_default().is_empty();
+            if is_named && !is_described {
+                missing.push(format!("{place}/{name}"));
+            }
+            look(&format!("{place}/{name}"), member, missing);
+        }
+        for item in value.as_array().into_iter().flatten() {
+            if item["in"].is_string() && item["description"].as_str().is_none_or(str::is_empty) {
+                missing.push(format!("{place}: {}", item["name"]));
+            }
+            look(place, item, missing);
+        }
+    }
+    let mut document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let mut missing = Vec::new();
+    look("", &document, &mut missing);
+    assert_eq!(missing, Vec::<String>::new());
+    document["components"]["schemas"]["State"]["description"] = Value::Null;
+    look("", &document, &mut missing);
+    assert_eq!(missing, ["/components/schemas/State"]);
+}
+
+#[test]
+fn each_value_of_an_enumeration_has_a_meaning() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let mut count = 0;
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        let text = schema["description"].as_str().unwrap();
+        for word in schema["enum"].as_array().into_iter().flatten() {
+            let word = word.as_str().unwrap();
+            assert!(text.contains(&format!("\n- `{word}`: ")), "{name}: {word}: {text}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+#[test]
+fn codes_are_an_open_list() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let code = &document["components"]["schemas"]["Problem"]["properties"]["code"];
+    // A closed list would make a client refuse the code of a newer server.
+    assert_eq!(code["type"], "string");
+    assert!(code.get("enum").is_none() && code.get("const").is_none(), "{code}");
+    assert_eq!(code["x-extensible-enum"], serde_json::json!(Code::NAMES.to_vec()));
+    assert_eq!(code["x-codes"].as_object().unwrap().len(), Code::ALL.len());
+    for known in Code::ALL {
+        let facts = &code["x-codes"][known.as_str()];
+        assert_eq!(facts["status"], known.http_status(), "{facts}");
+        assert_eq!(facts["repeat"], known.repeat().as_str(), "{facts}");
     }
 }
 

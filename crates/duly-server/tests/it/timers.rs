@@ -101,6 +101,28 @@ async fn a_patch_keeps_resets_and_replaces() {
     assert_eq!(timer["revision"], 4);
 }
 
+/// Makes the rows of the table of payloads in `docs/reference/http.md`.
+#[tokio::test]
+async fn p11_payload_null_no_payload_and_empty_text_differ() {
+    let bench = Bench::new();
+    for (id, field, shown) in [
+        ("none", r#""payload_text":null"#, json!({})),
+        ("null", r#""payload":null"#, json!({"payload":null})),
+        ("empty", r#""payload_text":"""#, json!({"payload_text":""})),
+    ] {
+        bench.schedule(&format!(r#"{{"id":"{id}","delay":"1h",{field}}}"#)).await.expect(201);
+        let timer = bench.call("GET", &format!("{TIMERS}/{id}"), "").await.expect(200);
+        let fields = timer.as_object().unwrap().clone().into_iter();
+        let found: serde_json::Map<_, _> =
+            fields.filter(|(name, _)| name.starts_with("payload")).collect();
+        assert_eq!(serde_json::Value::Object(found), shown, "{id}");
+    }
+    for body in [r#"{"payload":null}"#, r#"{"payload_base64":null}"#] {
+        let timer = bench.call("PATCH", &format!("{TIMERS}/null"), body).await.expect(200);
+        assert!(timer.get("payload").is_none(), "{timer}");
+    }
+}
+
 #[tokio::test]
 async fn a_cancel_is_definite() {
     let bench = Bench::new();
