@@ -29,13 +29,13 @@ results = shop.batch([*timers, { cancel: { id: "none" } }, { fire: { id: "n5" } 
 puts "batch: #{results.map { |result| (result["timer"] || result["error"]).values_at("id", "code").compact.first }.join(" ")}"
 puts "listed: #{shop.each_timer(tag: "n", limit: 2).map { |found| found["id"] }.join(" ")}"
 
-firings = shop.lease(max: 10, wait: "20s", lease: "1m")
+firings = shop.lease(max: 10, wait_s: 20, lease: "1m")
 puts "leased: #{firings.map { |firing| firing["id"] }.join(" ")}, attempt #{firings[0]["attempt"]}"
 token = firings[0]["token"]
 puts "settled: #{shop.settle([{ token: token, ack: {} }, { token: "none", ack: {} }]).map { |result| result["outcome"] }.join(" ")}"
 
 slow = server.namespace("slow")
 slow.put(limits: { namespace: { schedule_per_second: 1 } })
-server.on_repeat = ->(problem) { puts "#{problem.code}: waited, #{problem.wait_s.between?(0, 1)}" }
+server.on_repeat = ->(failure) { puts "#{failure.code}: waited, #{failure.wait_s.between?(0, 1)}" }
 2.times { |n| slow.schedule(id: "s#{n}", delay: "1h") }
 puts "both: #{slow.each_timer.count}"
