@@ -1,9 +1,12 @@
 //! Compares the model for every client in `docs/reference/http.md` with this client.
 
+use tonic::Status;
+
 use super::*;
 use crate::{
     builder::{CONNECT_TIMEOUT, TIMEOUT},
     client::pulling::WAIT_MAX,
+    error::of_status,
 };
 
 const PAGE: &str = include_str!("../../../../docs/reference/http.md");
@@ -70,5 +73,23 @@ fn page_has_the_waits_and_time_limits_of_this_client() {
         format!("| the connection, as a part of it | {} s |", CONNECT_TIMEOUT.as_secs()),
     ] {
         assert!(PAGE.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn page_says_how_responses_without_a_problem_count() {
+    assert!(
+        PAGE.contains("It counts as no response: as `same_call`. 401, 403 and 404 are refusals")
+    );
+    // The statuses of gRPC that stand for those of HTTP, in a response without a gRPC status.
+    let (unauthorized, forbidden) = (Status::unauthenticated(""), Status::permission_denied(""));
+    for status in [unauthorized, forbidden, Status::unimplemented("404")] {
+        let error = of_status(&status, "server");
+        assert_eq!(error.repetition(), Repetition::Never, "{error}");
+        assert!(error.is_not_done());
+    }
+    for status in [Status::internal("400"), Status::unavailable("502"), Status::unknown("500")] {
+        let error = of_status(&status, "server");
+        assert_eq!(error.repetition(), Repetition::Unknown(Duration::ZERO), "{error}");
     }
 }

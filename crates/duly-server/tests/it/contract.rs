@@ -14,6 +14,8 @@ const LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Keywords whose values must be equal.
 const SAME: [&str; 7] =
     ["$ref", "type", "format", "pattern", "additionalProperties", "const", "not"];
+/// Keywords whose value lists values: closed, and open at the end.
+const VALUES: [&str; 2] = ["enum", "x-extensible-enum"];
 /// Upper and lower bounds of what callers may send.
 const UPPER: [&str; 4] = ["maximum", "maxLength", "maxItems", "maxProperties"];
 const LOWER: [&str; 4] = ["minimum", "minLength", "minItems", "minProperties"];
@@ -65,8 +67,10 @@ fn compare(place: &str, old: &Value, new: &Value, of: Use, breaks: &mut Vec<Stri
     for name in was.difference(&is).filter(|_| of.is_read) {
         breaks.push(format!("{place}: {name} may be left out"));
     }
-    for value in texts(&old["enum"]).difference(&texts(&new["enum"])) {
-        breaks.push(format!("{place}: {value:?} is not allowed any more"));
+    for key in VALUES {
+        for value in texts(&old[key]).difference(&texts(&new[key])) {
+            breaks.push(format!("{place}: {value:?} is not allowed any more"));
+        }
     }
     let bound = |schema: &Value, key: &str| schema[key].as_f64();
     for (keys, tighter) in
@@ -191,7 +195,7 @@ fn the_http_interface_is_compatible_with_its_snapshot() {
 fn a_break_of_the_http_interface_is_noticed() {
     type Edit = fn(&mut Value);
     let timer = "/v1/namespaces/{namespace}/timers";
-    let edits: [(Edit, &str); 9] = [
+    let edits: [(Edit, &str); 10] = [
         (
             |it| drop(it["paths"].as_object_mut().unwrap().remove("/v1/cluster")),
             "get /v1/cluster is gone",
@@ -218,6 +222,13 @@ fn a_break_of_the_http_interface_is_noticed() {
         (
             |it| it["components"]["schemas"]["IfExists"]["enum"] = json!(["keep"]),
             "\"fail\" is not allowed",
+        ),
+        (
+            |it| {
+                let code = &mut it["components"]["schemas"]["Problem"]["properties"]["code"];
+                code["x-extensible-enum"].as_array_mut().unwrap().retain(|it| it != "dead");
+            },
+            "Problem.code: \"dead\" is not allowed",
         ),
         (
             |it| {
@@ -252,6 +263,8 @@ fn a_break_of_the_http_interface_is_noticed() {
     }
     let mut larger = old.clone();
     larger["components"]["schemas"]["Timer"]["properties"]["further"] = json!({"type": "string"});
+    let code = &mut larger["components"]["schemas"]["Problem"]["properties"]["code"];
+    code["x-extensible-enum"].as_array_mut().unwrap().push(json!("further"));
     larger["paths"]["/v2/further"] = json!({"get": {}});
     assert_eq!(breaks(&old, &larger), Vec::<String>::new(), "additions are compatible");
 }
