@@ -276,7 +276,8 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
         .grpc("/duly.v1.Namespaces/Resume"),
     changes("repair_namespace", Store)
         .http("POST", "/v1/namespaces/{namespace}/repair")
-        .grpc("/duly.v1.Namespaces/Repair"),
+        .grpc("/duly.v1.Namespaces/Repair")
+        .repeat(Repeat::No),
     reads("namespace_stats", Read)
         .http("GET", "/v1/namespaces/{namespace}/stats")
         .grpc("/duly.v1.Namespaces/Stats"),
@@ -296,7 +297,7 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     reads("list_keys", Keys).http("GET", "/v1/keys"),
     reads("get_key", Keys).http("GET", "/v1/keys/{id}"),
     changes("patch_key", Keys).http("PATCH", "/v1/keys/{id}"),
-    changes("delete_key", Keys).http("DELETE", "/v1/keys/{id}").repeat(Repeat::No),
+    changes("delete_key", Keys).http("DELETE", "/v1/keys/{id}"),
     changes("rotate_key", Keys).http("POST", "/v1/keys/{id}/rotate").repeat(Repeat::No),
     reads("list_tenants", Keys).http("GET", "/v1/tenants"),
     reads("get_tenant", Keys).http("GET", "/v1/tenants/{tenant}"),
