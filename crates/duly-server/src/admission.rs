@@ -20,12 +20,11 @@ use http::{HeaderMap, HeaderValue, Request, header::CONTENT_ENCODING};
 use crate::{
     audit::{AuditedCall, CallFacts},
     auth::Caller,
-    call::Admitted,
     connection::{Connection, ConnectionKind},
     memory::budget::Budget,
     operations::{CallKind, Operation, Right},
     problem::Problem,
-    service::App,
+    service::{Admitted, App},
 };
 
 /// A call as its front reads it.
@@ -107,7 +106,7 @@ pub(crate) fn admit<B>(
         form()?;
         check_capacity(kind, &budget)?;
         let notes = audited.as_ref().map(AuditedCall::notes);
-        Ok(Admitted::new(operation, caller, notes, headers))
+        Ok(Admitted::new(app.clone(), operation, caller, notes, headers))
     });
     Decision { admitted, audited, kind, budget, is_stranger }
 }

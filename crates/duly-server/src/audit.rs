@@ -39,8 +39,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::entries::{StoreMessage, keep};
 use crate::{
-    auth::Identity,
-    call::{Admitted, CallNotes, SharedNotes},
+    auth::{Caller, Identity},
     operations::{CallKind, Operation, Right},
     problem::Problem,
 };
@@ -110,6 +109,24 @@ enum FileMessage {
     Flush(oneshot::Sender<()>),
 }
 
+/// The notes of a call, which the audit log reads when it ends.
+pub(crate) type SharedNotes = Arc<Mutex<CallNotes>>;
+
+/// Facts about a call for the audit log, as far as it was read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallNotes {
+    /// Its namespace.
+    pub(crate) namespace: Option<NamespaceName>,
+    /// The key that it concerns.
+    pub(crate) target: Option<String>,
+    /// Timers and verdicts that it named.
+    pub(crate) items: u64,
+    /// `true`: the caller may not know of the namespace, or lacks a right to a part of the call.
+    pub(crate) is_denied: bool,
+    /// `true`: it has no line in the audit log that is required, so it may do nothing but revoke a key.
+    pub(crate) may_only_revoke: bool,
+}
+
 /// A call as it begins.
 pub(crate) struct CallFacts {
     /// `http` or `grpc`.
@@ -146,6 +163,8 @@ pub(crate) struct AuditedCall {
 pub(crate) struct StreamStep<'a> {
     /// `http` or `grpc`.
     pub(crate) protocol: &'static str,
+    /// The operation.
+    pub(crate) operation: &'static Operation,
     /// The namespace, as far as it was read.
     pub(crate) namespace: Option<&'a NamespaceName>,
     /// Timers or verdicts of the step.
@@ -280,11 +299,10 @@ impl Audit {
     }
 
     /// Records a step of a stream, such as a message with verdicts: its call ends much later.
-    pub(crate) fn note_step(&self, admitted: &Admitted, step: &StreamStep<'_>, now: Timestamp) {
+    pub(crate) fn note_step(&self, caller: &Caller, step: &StreamStep<'_>, now: Timestamp) {
         if self.0.file.is_none() || self.0.level == AuditLevel::Denied && !step.is_denied {
             return;
         }
-        let (operation, caller) = (admitted.operation(), admitted.caller());
         let identity = caller.identity();
         let (outcome, status) = match step {
             StreamStep { is_denied: true, .. } => ("denied", StatusCode::OK),
@@ -297,8 +315,8 @@ impl Audit {
             subject: identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
             address: address_of(caller.address()),
             protocol: step.protocol.to_owned(),
-            operation: operation.name.to_owned(),
-            action: action_of(operation.right),
+            operation: step.operation.name.to_owned(),
+            action: action_of(step.operation.right),
             namespace: step.namespace.map(ToString::to_string),
             target: None,
             items: Some(step.items as u64).filter(|items| *items > 0),

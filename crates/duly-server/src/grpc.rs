@@ -37,8 +37,8 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder as Reflection;
 
 use crate::{
-    call::Admitted,
     problem::Problem,
+    service::Admitted,
     service::{App, StartupState, items::BATCH_BYTES_MAX},
 };
 
@@ -68,9 +68,9 @@ pub fn router(app: App) -> Router {
                 .max_encoding_message_size(RESPONSE_BYTES_MAX)
         };
     }
-    let timers = sized!(TimersServer::new(timers::TimersService::new(app.clone())));
-    let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService(app.clone())));
-    let cluster = sized!(ClusterServer::new(health::ClusterService(app.clone())));
+    let timers = sized!(TimersServer::new(timers::TimersService::new()));
+    let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService));
+    let cluster = sized!(ClusterServer::new(health::ClusterService));
     let health = HealthServer::new(health::HealthService(app.clone()));
     Router::new()
         .route_service("/duly.v1.Timers/{method}", timers)

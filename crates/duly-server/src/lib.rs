@@ -22,7 +22,6 @@
 mod admission;
 mod audit;
 mod auth;
-mod call;
 pub mod config;
 mod connection;
 mod counting;

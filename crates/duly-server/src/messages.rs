@@ -20,7 +20,7 @@ use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
 use duly_store_embedded::backup::BackupReport;
 
 use crate::{
-    call::Admitted,
+    auth::Caller,
     problem::{
         Problem,
         refusal_texts::{OperationKind, SentOperation},
@@ -118,17 +118,17 @@ pub(crate) fn view<'a>(
 /// # Errors
 /// The errors of [`view`].
 pub(crate) fn timer(
-    admitted: &Admitted,
+    caller: &Caller,
     sent: SentOperation,
     outcome: &Outcome,
     path: &str,
 ) -> Result<Timer, Problem> {
-    view(sent, outcome, path).map(|(view, mark)| shown(admitted, view, mark))
+    view(sent, outcome, path).map(|(view, mark)| shown(caller, view, mark))
 }
 
 /// Returns a timer as the caller may read it: without payload and headers, unless it has the right to them.
-pub(crate) fn shown(admitted: &Admitted, view: &TimerView, mark: ScheduleMark) -> Timer {
-    match admitted.caller().permits(Action::Payload) {
+pub(crate) fn shown(caller: &Caller, view: &TimerView, mark: ScheduleMark) -> Timer {
+    match caller.permits(Action::Payload) {
         true => Timer::new(view, mark),
         false => Timer::summary(view, mark),
     }
@@ -149,7 +149,7 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
 
 /// Returns the result of one operation of a batch. `path` returns its place in the body, for a refusal.
 pub(crate) fn result(
-    admitted: &Admitted,
+    caller: &Caller,
     sent: SentOperation,
     outcome: &Outcome,
     path: impl FnOnce(OperationKind) -> String,
@@ -159,7 +159,7 @@ pub(crate) fn result(
         cancelled(outcome, path)
             .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
     } else {
-        timer(admitted, sent, outcome, path)
+        timer(caller, sent, outcome, path)
             .map(|it| OperationResult { timer: Some(Box::new(it)), ..OperationResult::default() })
     };
     result.unwrap_or_else(refusal)

@@ -4,6 +4,7 @@
 //! return values or a [`crate::problem::Problem`]. Each function of an operation takes the admitted call. HTTP and
 //! gRPC read their messages, call these functions, and write the responses.
 
+mod admitted;
 mod app;
 mod apply;
 mod audit;
@@ -25,6 +26,7 @@ mod receivers;
 mod startup;
 mod tenants;
 
+pub(crate) use self::admitted::{Admitted, no_response};
 pub(crate) use self::startup::{StartupProgress, StartupState};
 pub use self::{
     app::{App, ImplicitNamespaces, Limits, Parts},

@@ -37,7 +37,7 @@ use tonic_prost::ProstDecoder;
 
 use self::session::Session;
 use super::{admitted_of, inbound::Incoming, status::from_library};
-use crate::{memory::budget::Reservation, problem::Problem, service::App};
+use crate::{memory::budget::Reservation, problem::Problem};
 
 /// Streams of consumers at once.
 pub(crate) const CONSUMERS_MAX: usize = 10_000;
@@ -87,7 +87,6 @@ impl Consumers {
     /// Begins a stream.
     pub(super) fn begin(
         &self,
-        app: App,
         requests: Request<Streaming<v1::ConsumeRequest>>,
     ) -> Result<Response<ConsumeResponses>, Problem> {
         let admitted = admitted_of(&requests)?;
@@ -102,13 +101,13 @@ impl Consumers {
         let waiting = caller.tenant().map(|tenant| tenant.admit_waiting()).transpose()?;
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
-        let reservation = app.budget(&admitted).empty_reservation();
+        let reservation = admitted.budget().empty_reservation();
         let session = async move {
             let error_sender = sender.clone();
             tokio::select! {
                 // Claims are released when the session is dropped.
                 () = error_sender.closed() => {}
-                ended = Session::run(app, admitted, requests, sender) => if let Err(status) = ended {
+                ended = Session::run(admitted, requests, sender) => if let Err(status) = ended {
                     let result = Err(status);
                     let last = QueuedResponse { result, reservation, pending_reply: None };
                     error_sender.send(last).await.ok();

@@ -21,11 +21,10 @@ use super::{
 };
 use crate::{
     admission::{Arrival, Decision, admit},
-    call::Admitted,
     connection::Connection,
     memory::budget::Budget,
     operations::{self, CallKind, UNKNOWN_PATH},
-    service::App,
+    service::{Admitted, App},
     telemetry::UNMATCHED,
 };
 

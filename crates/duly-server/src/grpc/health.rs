@@ -24,14 +24,14 @@ const SERVICES: [&str; 4] = ["", "duly.v1.Timers", "duly.v1.Namespaces", "duly.v
 
 /// The service `Cluster`.
 #[derive(Debug)]
-pub(super) struct ClusterService(pub(super) App);
+pub(super) struct ClusterService;
 
 #[tonic::async_trait]
 impl Cluster for ClusterService {
     async fn get(&self, request: Request<v1::GetClusterRequest>) -> GrpcResult<v1::ClusterInfo> {
         let (admitted, _) = read(request)?;
-        self.0.recount().await;
-        Ok(read_response(&self.0, &admitted, self.0.cluster(&admitted))?)
+        admitted.recount().await;
+        Ok(read_response(&admitted, admitted.cluster())?)
     }
 }
 

@@ -11,18 +11,14 @@ use super::{
     outbound::{change_response, read_response, read_response_within},
     read,
 };
-use crate::{
-    call::Admitted,
-    messages,
-    service::{App, counts::forecast_request},
-};
+use crate::{messages, service::Admitted, service::counts::forecast_request};
 
 /// Path of the settings in a request.
 const SETTINGS: &str = "settings";
 
 /// The service.
 #[derive(Debug)]
-pub(super) struct NamespacesService(pub(super) App);
+pub(super) struct NamespacesService;
 
 impl NamespacesService {
     async fn set(
@@ -32,7 +28,7 @@ impl NamespacesService {
         activity: Activity,
     ) -> Result<v1::Namespace, Problem> {
         let name = namespace(admitted, name)?;
-        let namespace = self.0.set_activity(admitted, name, activity).await?;
+        let namespace = admitted.set_activity(name, activity).await?;
         Ok(messages::namespace(&namespace))
     }
 }
@@ -52,11 +48,10 @@ impl Namespaces for NamespacesService {
         let (admitted, request) = read(request)?;
         let name = namespace(&admitted, &request.namespace)?;
         let settings = request.settings.unwrap_or_default();
-        let put = self.0.put_namespace(&admitted, name, settings, &[]).await;
+        let put = admitted.put_namespace(name, settings, &[]).await;
         let (namespace, created) = put.map_err(in_settings)?;
         let namespace = Some(messages::namespace(&namespace));
-        Ok(change_response(&self.0, &admitted, v1::PutNamespaceResponse { namespace, created })
-            .await)
+        Ok(change_response(&admitted, v1::PutNamespaceResponse { namespace, created }).await)
     }
 
     async fn patch(
@@ -70,16 +65,16 @@ impl Namespaces for NamespacesService {
             let allowed = "given with a field to change, or reset with one";
             return Err(Problem::from(Invalid::unseen(SETTINGS, allowed)).into());
         }
-        let patched = self.0.patch_namespace(&admitted, name, change, &request.reset).await;
+        let patched = admitted.patch_namespace(name, change, &request.reset).await;
         let namespace = patched.map_err(in_settings)?;
-        Ok(change_response(&self.0, &admitted, messages::namespace(&namespace)).await)
+        Ok(change_response(&admitted, messages::namespace(&namespace)).await)
     }
 
     async fn get(&self, request: Request<v1::GetNamespaceRequest>) -> GrpcResult<v1::Namespace> {
         let (admitted, request) = read(request)?;
         let name = namespace(&admitted, &request.namespace)?;
-        let namespace = self.0.namespace(&admitted, name).await?;
-        Ok(read_response(&self.0, &admitted, messages::namespace(&namespace))?)
+        let namespace = admitted.namespace(name).await?;
+        Ok(read_response(&admitted, messages::namespace(&namespace))?)
     }
 
     async fn list(
@@ -88,7 +83,7 @@ impl Namespaces for NamespacesService {
     ) -> GrpcResult<v1::ListNamespacesResponse> {
         let (admitted, request) = read(request)?;
         let limit = request.limit;
-        let mut reservation = self.0.budget(&admitted).empty_reservation();
+        let mut reservation = admitted.budget().empty_reservation();
         let (mut namespaces, mut bytes) = (Vec::new(), 0);
         let show = |namespace: &Namespace| {
             let shown = messages::namespace(namespace);
@@ -99,7 +94,7 @@ impl Namespaces for NamespacesService {
             namespaces.push(shown);
             Ok(())
         };
-        let cursor = self.0.namespaces(&admitted, limit, request.cursor.as_deref(), show).await?;
+        let cursor = admitted.namespaces(limit, request.cursor.as_deref(), show).await?;
         Ok(read_response_within(reservation, v1::ListNamespacesResponse { namespaces, cursor })?)
     }
 
@@ -109,26 +104,22 @@ impl Namespaces for NamespacesService {
     ) -> GrpcResult<v1::DeleteNamespaceResponse> {
         let (admitted, request) = read(request)?;
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
-        self.0.delete_namespace(&admitted, namespace(&admitted, &request.namespace)?, mode).await?;
-        Ok(change_response(&self.0, &admitted, v1::DeleteNamespaceResponse {}).await)
+        admitted.delete_namespace(namespace(&admitted, &request.namespace)?, mode).await?;
+        Ok(change_response(&admitted, v1::DeleteNamespaceResponse {}).await)
     }
 
     async fn pause(&self, request: Request<v1::PauseRequest>) -> GrpcResult<v1::Namespace> {
         let (admitted, request) = read(request)?;
         let namespace = self.set(&admitted, &request.namespace, Activity::Paused).await?;
-        Ok(change_response(&self.0, &admitted, namespace).await)
+        Ok(change_response(&admitted, namespace).await)
     }
 
     async fn resume(&self, request: Request<v1::ResumeRequest>) -> GrpcResult<v1::Namespace> {
         let (admitted, request) = read(request)?;
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(change_response(
-            &self.0,
-            &admitted,
-            self.set(&admitted, &request.namespace, activity).await?,
-        )
-        .await)
+        Ok(change_response(&admitted, self.set(&admitted, &request.namespace, activity).await?)
+            .await)
     }
 
     async fn repair(
@@ -137,14 +128,14 @@ impl Namespaces for NamespacesService {
     ) -> GrpcResult<v1::RepairNamespaceResponse> {
         let (admitted, request) = read(request)?;
         let name = namespace(&admitted, &request.namespace)?;
-        let repaired = self.0.repair_namespace(&admitted, name, request.keep.as_deref()).await?;
-        Ok(change_response(&self.0, &admitted, messages::repaired(&repaired)).await)
+        let repaired = admitted.repair_namespace(name, request.keep.as_deref()).await?;
+        Ok(change_response(&admitted, messages::repaired(&repaired)).await)
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> GrpcResult<v1::NamespaceStats> {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
-        let (stats, reservation) = self.0.namespace_stats(&admitted, namespace).await?;
+        let (stats, reservation) = admitted.namespace_stats(namespace).await?;
         Ok(read_response_within(reservation, stats)?)
     }
 
@@ -156,7 +147,7 @@ impl Namespaces for NamespacesService {
         let name = namespace(&admitted, &request.namespace)?;
         let request = forecast_request(name, request.bucket.as_ref(), request.count);
         let request = request.map_err(Problem::from)?;
-        let (forecast, reservation) = self.0.namespace_forecast(&admitted, request).await?;
+        let (forecast, reservation) = admitted.namespace_forecast(request).await?;
         Ok(read_response_within(reservation, forecast)?)
     }
 }

@@ -23,10 +23,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Problem, consume::PolledResponses, status::stream_deadline_exceeded};
 use crate::{
-    call::Admitted,
     memory::budget::{self, Budget, Reservation},
     service::{
-        App,
+        Admitted,
         cursor::{Cursor, FilterHash},
         lists::shown,
         reading::ReadResult,
@@ -45,11 +44,10 @@ struct ResponseGuards {
 
 /// Returns a response that can still be refused for lack of memory.
 pub(super) fn read_response<T: Message>(
-    app: &App,
     admitted: &Admitted,
     message: T,
 ) -> Result<tonic::Response<T>, Problem> {
-    read_response_within(app.budget(admitted).empty_reservation(), message)
+    read_response_within(admitted.budget().empty_reservation(), message)
 }
 
 /// Returns such a response, with its memory from `reservation`, which grows as needed. Message and text
@@ -100,11 +98,10 @@ pub(super) fn page(
 
 /// Returns a response to a change that was made. It is counted even without capacity.
 pub(super) async fn change_response<T: Message>(
-    app: &App,
     admitted: &Admitted,
     message: T,
 ) -> tonic::Response<T> {
-    change_response_within(app.budget(admitted).empty_reservation(), message).await
+    change_response_within(admitted.budget().empty_reservation(), message).await
 }
 
 /// Returns such a response, with its memory from `reservation`, which grows as needed.

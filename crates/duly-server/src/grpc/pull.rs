@@ -11,7 +11,6 @@ use super::{
     read,
 };
 use crate::service::{
-    App,
     blocking::run_blocking,
     pull::{
         CheckedSettlement, Claims, SETTLEMENT_BYTES, check_settlement, reserve_settlements,
@@ -21,21 +20,19 @@ use crate::service::{
 
 /// Leases firings to a consumer.
 pub(super) async fn lease(
-    app: &App,
     request: Request<v1::LeaseRequest>,
 ) -> Result<Response<v1::LeaseResponse>, Problem> {
     let (admitted, request) = read(request)?;
     let namespace = namespace(&admitted, &request.namespace)?;
-    let claims = Claims::take(app, &admitted, namespace, request.check()?).await?;
+    let claims = Claims::take(&admitted, namespace, request.check()?).await?;
     let message = claims.shown();
     // If this is refused, the claims are released and do not count as attempts.
-    let reservation = claims.memory.for_response(&app.budget(&admitted), message.encoded_len())?;
+    let reservation = claims.memory.for_response(&admitted.budget(), message.encoded_len())?;
     Ok(with_guards(message, reservation, Some(claims.leased)))
 }
 
 /// Settles leased firings, and leases the next ones.
 pub(super) async fn settle(
-    app: &App,
     request: Request<v1::SettleRequest>,
 ) -> Result<Response<v1::SettleResponse>, Problem> {
     let (admitted, request) = read(request)?;
@@ -43,28 +40,27 @@ pub(super) async fn settle(
     let lease = request.lease.map(|lease| within_settle(lease).map_err(|it| it.within("lease")));
     let lease = lease.transpose()?;
     let count = request.settlements.len();
-    let reservation = reserve_settlements(&app.budget(&admitted), count)?;
+    let reservation = reserve_settlements(&admitted.budget(), count)?;
     let within = namespace.clone();
     let checked = run_blocking(count * SETTLEMENT_BYTES, move || {
         Ok(check_settlements(&within, request.settlements))
     })
     .await?;
-    let results =
-        app.settle_many(&admitted, checked).await?.into_iter().map(settle_result).collect();
+    let results = admitted.settle_many(checked).await?.into_iter().map(settle_result).collect();
     let mut message = v1::SettleResponse { results, leased: None };
     if let Some(call) = lease {
         // The settlements count whether or not firings can be leased.
-        if let Ok(claims) = Claims::take(app, &admitted, namespace, call).await {
+        if let Ok(claims) = Claims::take(&admitted, namespace, call).await {
             message.leased = Some(claims.shown());
             if let Ok(reservation) =
-                claims.memory.for_response(&app.budget(&admitted), message.encoded_len())
+                claims.memory.for_response(&admitted.budget(), message.encoded_len())
             {
                 return Ok(with_guards(message, reservation, Some(claims.leased)));
             }
         }
         message.leased = Some(v1::LeaseResponse::default());
     }
-    let response = change_response(app, &admitted, message).await;
+    let response = change_response(&admitted, message).await;
     drop(reservation);
     Ok(response)
 }

@@ -12,8 +12,8 @@ use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::{
-    call::{Admitted, no_response},
     problem::Problem,
+    service::{Admitted, no_response},
 };
 
 /// The time limit of a caller.

@@ -24,12 +24,11 @@ use super::{
     pull, read, required,
 };
 use crate::{
-    call::Admitted,
     memory::budget::Reservation,
     messages,
     problem::refusal_texts::SentOperation,
     service::{
-        App,
+        Admitted,
         blocking::run_blocking,
         cursor::apply_cursor,
         items::{OPERATION_BYTES, command, sort_items, too_many},
@@ -41,14 +40,13 @@ use crate::{
 /// The service.
 #[derive(Debug)]
 pub(super) struct TimersService {
-    app: App,
     consumers: Consumers,
 }
 
 impl TimersService {
     /// Creates the service.
-    pub(super) fn new(app: App) -> Self {
-        Self { consumers: Consumers::new(), app }
+    pub(super) fn new() -> Self {
+        Self { consumers: Consumers::new() }
     }
 
     /// Carries out a single operation.
@@ -58,11 +56,9 @@ impl TimersService {
         namespace: NamespaceName,
         operation: v1::Operation,
     ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
-        let app = &self.app;
-        let mut reservation = app.budget(admitted).reserve(operation.encoded_len())?;
-        let (command, sent) = command(app, &namespace, operation, MessageFormat::Protobuf)?;
-        let outcome =
-            app.apply_within(admitted, namespace, command.operation, &mut reservation).await?;
+        let mut reservation = admitted.budget().reserve(operation.encoded_len())?;
+        let (command, sent) = command(admitted, &namespace, operation, MessageFormat::Protobuf)?;
+        let outcome = admitted.apply_within(namespace, command.operation, &mut reservation).await?;
         Ok((sent, outcome, reservation))
     }
 
@@ -75,7 +71,7 @@ impl TimersService {
         let (sent, outcome, reservation) =
             self.apply_single(admitted, namespace, operation).await?;
         let path = sent.kind.name();
-        let timer = messages::timer(admitted, sent, &outcome, path)?;
+        let timer = messages::timer(admitted.caller(), sent, &outcome, path)?;
         Ok(change_response_within(reservation, timer).await)
     }
 }
@@ -111,11 +107,11 @@ impl Timers for TimersService {
         let namespace = namespace(&admitted, &request.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let ReadResult { value, mut reservation, rest } =
-            self.app.read_timer(&admitted, namespace, id).await?;
+            admitted.read_timer(namespace, id).await?;
         reservation.join(rest);
         Ok(read_response_within(
             reservation,
-            messages::shown(&admitted, &value, ScheduleMark::None),
+            messages::shown(admitted.caller(), &value, ScheduleMark::None),
         )?)
     }
 
@@ -153,7 +149,7 @@ impl Timers for TimersService {
         let mut request = list(&admitted, &request)?;
         let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
         let is_searched = request.is_searched();
-        let read = self.app.read_partial_page(&admitted, request).await?;
+        let read = admitted.read_partial_page(request).await?;
         let bytes = read.reservation.bytes();
         Ok(run_blocking(bytes, move || page(read, filter, is_searched, view)).await?)
     }
@@ -166,17 +162,17 @@ impl Timers for TimersService {
             return Err(too_many("operations", count, OPERATIONS_MAX).into());
         }
         let reservation =
-            self.app.budget(&admitted).reserve(count * OPERATION_BYTES + request.encoded_len())?;
-        let (app, caller, within) = (self.app.clone(), admitted.clone(), namespace.clone());
+            admitted.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
+        let (reader, within) = (admitted.clone(), namespace.clone());
         let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
-                command(&app, &within, operation, MessageFormat::Protobuf)
+                command(&reader, &within, operation, MessageFormat::Protobuf)
                     .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
-            Ok(sort_items(&caller, read))
+            Ok(sort_items(&reader, read))
         })
         .await?;
-        let outcomes = self.app.apply_many(&admitted, &namespace, commands).await?;
+        let outcomes = admitted.apply_many(&namespace, commands).await?;
         let reader = admitted.clone();
         let response = run_blocking(count * OPERATION_BYTES, move || {
             let mut outcomes = outcomes.into_iter();
@@ -184,7 +180,7 @@ impl Timers for TimersService {
                 Err(problem) => messages::refusal(problem),
                 Ok(sent) => match outcomes.next() {
                     Some(outcome) => {
-                        messages::result(&reader, sent, &outcome, |kind| kind.path_at(i))
+                        messages::result(reader.caller(), sent, &outcome, |kind| kind.path_at(i))
                     }
                     None => messages::refusal(Problem::fault("an operation has no outcome")),
                 },
@@ -192,18 +188,18 @@ impl Timers for TimersService {
             Ok(v1::BatchResponse { results: results.collect() })
         })
         .await?;
-        let response = change_response(&self.app, &admitted, response).await;
+        let response = change_response(&admitted, response).await;
         // Until here the reservation stood for the bytes that are now counted exactly.
         drop(reservation);
         Ok(response)
     }
 
     async fn lease(&self, request: Request<v1::LeaseRequest>) -> GrpcResult<v1::LeaseResponse> {
-        Ok(pull::lease(&self.app, request).await?)
+        Ok(pull::lease(request).await?)
     }
 
     async fn settle(&self, request: Request<v1::SettleRequest>) -> GrpcResult<v1::SettleResponse> {
-        Ok(pull::settle(&self.app, request).await?)
+        Ok(pull::settle(request).await?)
     }
 
     type ConsumeStream = ConsumeResponses;
@@ -212,7 +208,7 @@ impl Timers for TimersService {
         &self,
         request: Request<tonic::Streaming<v1::ConsumeRequest>>,
     ) -> GrpcResult<ConsumeResponses> {
-        Ok(self.consumers.begin(self.app.clone(), request)?)
+        Ok(self.consumers.begin(request)?)
     }
 
     async fn cancel_many(
@@ -222,12 +218,7 @@ impl Timers for TimersService {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
         let call = request.check().map_err(Problem::from)?;
-        Ok(change_response(
-            &self.app,
-            &admitted,
-            self.app.cancel_many(&admitted, namespace, call).await?,
-        )
-        .await)
+        Ok(change_response(&admitted, admitted.cancel_many(namespace, call).await?).await)
     }
 
     async fn redrive(
@@ -237,28 +228,22 @@ impl Timers for TimersService {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
         let (selection, spacing) = request.check().map_err(Problem::from)?;
-        let redriven = self.app.redrive(&admitted, namespace, selection, spacing).await?;
-        Ok(change_response(&self.app, &admitted, redriven).await)
+        let redriven = admitted.redrive(namespace, selection, spacing).await?;
+        Ok(change_response(&admitted, redriven).await)
     }
 
     async fn purge(&self, request: Request<v1::PurgeRequest>) -> GrpcResult<v1::PurgeResponse> {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
         let selection = request.check().map_err(Problem::from)?;
-        Ok(change_response(
-            &self.app,
-            &admitted,
-            self.app.purge(&admitted, namespace, selection).await?,
-        )
-        .await)
+        Ok(change_response(&admitted, admitted.purge(namespace, selection).await?).await)
     }
 
     async fn forget(&self, request: Request<v1::ForgetRequest>) -> GrpcResult<v1::ForgetResponse> {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
-        Ok(change_response(&self.app, &admitted, self.app.forget(&admitted, namespace, id).await?)
-            .await)
+        Ok(change_response(&admitted, admitted.forget(namespace, id).await?).await)
     }
 
     async fn dead_letter_overdue(
@@ -267,7 +252,7 @@ impl Timers for TimersService {
     ) -> GrpcResult<v1::DeadLetterOverdueResponse> {
         let (admitted, request) = read(request)?;
         let namespace = namespace(&admitted, &request.namespace)?;
-        let dead_lettered = self.app.dead_letter_overdue(&admitted, namespace, request).await?;
-        Ok(change_response(&self.app, &admitted, dead_lettered).await)
+        let dead_lettered = admitted.dead_letter_overdue(namespace, request).await?;
+        Ok(change_response(&admitted, dead_lettered).await)
     }
 }

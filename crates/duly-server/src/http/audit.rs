@@ -1,15 +1,13 @@
 //! `GET /v1/audit`: what administrators have done, as the store keeps it.
 
-use axum::extract::State;
 use duly_api::access::ListAuditResponse;
 use http::Uri;
 
 use super::{
-    App,
     query::Query,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// What administrators have done: the newest 10,000 changes of the last 90 days, the newest first.
 ///
@@ -25,12 +23,8 @@ use crate::call::Admitted;
     ),
     responses((status = 200, description = "A page.", body = ListAuditResponse))
 )]
-pub(crate) async fn list_audit(
-    State(app): State<App>,
-    admitted: Admitted,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn list_audit(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    response::ok(&app.list_audit(&admitted, limit, cursor).await?)
+    response::ok(&admitted.list_audit(limit, cursor).await?)
 }

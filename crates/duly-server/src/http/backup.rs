@@ -11,15 +11,13 @@
 
 use std::path::PathBuf;
 
-use axum::extract::State;
 use duly_api::cluster::{Backup, BackupMade, Repair, Repaired as RepairedShards};
 
 use super::{
-    App,
     body::JsonBody,
     response::{self, HandlerResult},
 };
-use crate::{call::Admitted, messages};
+use crate::{messages, service::Admitted};
 
 /// Copy the running store into an empty or new directory.
 ///
@@ -32,13 +30,9 @@ use crate::{call::Admitted, messages};
     request_body(content = Backup, content_type = "application/json"),
     responses((status = 200, description = "The copy is there.", body = BackupMade))
 )]
-pub(crate) async fn backup(
-    State(app): State<App>,
-    admitted: Admitted,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn backup(admitted: Admitted, body: JsonBody) -> HandlerResult {
     let path = PathBuf::from(body.parse::<Backup>().await?.path);
-    response::ok(&messages::backup(app.make_backup(&admitted, path).await?))
+    response::ok(&messages::backup(admitted.make_backup(path).await?))
 }
 
 /// Accept that shards have lost data, or decide which keys and tenants count after a rollback.
@@ -54,10 +48,6 @@ pub(crate) async fn backup(
     request_body(content = Repair, content_type = "application/json"),
     responses((status = 200, description = "The shards take calls, and keys can be changed.", body = RepairedShards))
 )]
-pub(crate) async fn repair(
-    State(app): State<App>,
-    admitted: Admitted,
-    body: JsonBody,
-) -> HandlerResult {
-    response::ok(&app.repair_store(&admitted, body.parse().await?).await?)
+pub(crate) async fn repair(admitted: Admitted, body: JsonBody) -> HandlerResult {
+    response::ok(&admitted.repair_store(body.parse().await?).await?)
 }

@@ -5,14 +5,14 @@
 //! in their [`Items`].
 
 use axum::{
-    extract::{FromRequest, Request, State},
+    extract::{FromRequest, Request},
     response::Response,
 };
 use duly_core::{Invalid, NamespaceName};
 use duly_store::Outcome;
 
 use super::{
-    App, Problem,
+    Problem,
     body::{self, JSON, JsonBody, NDJSON},
     lines,
     path::NamespacePath,
@@ -20,10 +20,10 @@ use super::{
     response,
 };
 use crate::{
-    call::Admitted,
     memory::budget::Reservation,
     problem::refusal_texts::SentOperation,
     service::{
+        Admitted,
         blocking::run_blocking,
         items::{
             BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems, sort_items, too_many,
@@ -59,12 +59,11 @@ use duly_api::{
     )
 )]
 pub(crate) async fn batch(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    respond((app, admitted), namespace, request, Items::Operations).await
+    respond(admitted, namespace, request, Items::Operations).await
 }
 
 /// Take timers of another server.
@@ -93,17 +92,16 @@ pub(crate) async fn batch(
     )
 )]
 pub(crate) async fn import_timers(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     request: Request,
 ) -> Result<Response, Problem> {
-    respond((app, admitted), namespace, request, Items::Timers).await
+    respond(admitted, namespace, request, Items::Timers).await
 }
 
 /// Responds to a call of many items.
 pub(super) async fn respond(
-    (app, admitted): (App, Admitted),
+    admitted: Admitted,
     namespace: NamespaceName,
     request: Request,
     items: Items,
@@ -113,21 +111,21 @@ pub(super) async fn respond(
     let results = Results::parse(query.get("results"))?;
     if kind == NDJSON {
         let results = results.unwrap_or(Results::All);
-        return lines::respond((app, admitted), namespace, request, items, results).await;
+        return lines::respond(admitted, namespace, request, items, results).await;
     }
     if results.is_some() {
         let allowed = "left out, unless the body is a stream of lines (application/x-ndjson)";
         return Err(Invalid::unseen("results", allowed).into());
     }
-    let body = JsonBody::from_request(request, &app).await?;
+    let body = JsonBody::from_request(request, &()).await?;
     if body.len() > BATCH_BYTES_MAX {
         return Err(Problem::too_large("body", "a batch", BATCH_BYTES_MAX, "split it"));
     }
-    let reader = (app.clone(), admitted.clone(), namespace.clone());
-    let prepare = move |text: &[u8]| prepare((&reader.0, &reader.1), &reader.2, items, text);
+    let reader = (admitted.clone(), namespace.clone());
+    let prepare = move |text: &[u8]| prepare(&reader.0, &reader.1, items, text);
     let (((slots, commands), reservation), held) = body.read_held(prepare).await?;
     let count = slots.len();
-    let outcomes = app.apply_many(&admitted, &namespace, commands).await?;
+    let outcomes = admitted.apply_many(&namespace, commands).await?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
     let written = move || write(results_of(&admitted, items, slots, outcomes));
@@ -137,7 +135,7 @@ pub(super) async fn respond(
 
 /// Reads a batch, and reserves memory for the response.
 fn prepare(
-    (app, admitted): (&App, &Admitted),
+    admitted: &Admitted,
     namespace: &NamespaceName,
     items: Items,
     text: &[u8],
@@ -147,9 +145,9 @@ fn prepare(
     if count > OPERATIONS_MAX {
         return Err(too_many(items.field(), count, OPERATIONS_MAX));
     }
-    let reservation = app.budget(admitted).reserve(count * OPERATION_BYTES)?;
+    let reservation = admitted.budget().reserve(count * OPERATION_BYTES)?;
     let read = texts.iter().enumerate().map(|(i, text)| {
-        let read = items.command(app, namespace, text.get().as_bytes());
+        let read = items.command(admitted, namespace, text.get().as_bytes());
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
     Ok((sort_items(admitted, read), reservation))

@@ -16,7 +16,7 @@ use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::{App, Problem, path};
+use super::{Problem, path};
 use crate::{memory::budget::Reservation, service::blocking::run_blocking};
 use duly_api::json;
 
@@ -94,15 +94,15 @@ pub(crate) struct NoBody;
 #[derive(Debug)]
 pub(crate) struct MaybeBody(pub(super) Option<JsonBody>);
 
-impl FromRequest<App> for MaybeBody {
+impl<S: Sync> FromRequest<S> for MaybeBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         if request.body().is_end_stream() {
             return Ok(Self(None));
         }
         let is_json = check_content_type(request.headers(), &[JSON]);
-        let body = read(request, app).await?;
+        let body = read(request).await?;
         if body.text.is_empty() {
             return Ok(Self(None));
         }
@@ -111,20 +111,20 @@ impl FromRequest<App> for MaybeBody {
     }
 }
 
-impl FromRequest<App> for JsonBody {
+impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         check_content_type(request.headers(), &[JSON])?;
-        read(request, app).await
+        read(request).await
     }
 }
 
-impl FromRequest<App> for NoBody {
+impl<S: Sync> FromRequest<S> for NoBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let MaybeBody(Some(body)) = MaybeBody::from_request(request, app).await? else {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let MaybeBody(Some(body)) = MaybeBody::from_request(request, state).await? else {
             return Ok(Self);
         };
         if body.text.trim_ascii() == b"{}" {
@@ -136,15 +136,15 @@ impl FromRequest<App> for NoBody {
     }
 }
 
-async fn read(request: Request, app: &App) -> Result<JsonBody, Problem> {
-    let bytes_max = app.limits.body_bytes_max;
+async fn read(request: Request) -> Result<JsonBody, Problem> {
     let (parts, body) = request.into_parts();
     let admitted = path::admitted(&parts)?;
+    let bytes_max = admitted.limits.body_bytes_max;
     let declared = body.size_hint().exact();
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {
         return Err(too_large(bytes_max, "server.body_bytes_max"));
     }
-    let budget = app.budget(admitted);
+    let budget = admitted.budget();
     let together = budget.largest_body();
     if declared.is_some_and(|bytes| bytes > together as u64) {
         return Err(too_large(together, budget.limit_name()));

@@ -1,15 +1,13 @@
 //! `POST /v1/namespaces/{namespace}/cancel`: cancels every pending timer that matches a filter.
 
-use axum::extract::State;
 use duly_api::{CancelManyRequest, CancelManyResponse};
 
 use super::{
-    App,
     body::JsonBody,
     path::NamespacePath,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// Cancel by filter, at most 10000 timers a call.
 ///
@@ -23,11 +21,10 @@ use crate::call::Admitted;
     responses((status = 200, description = "How many were cancelled.", body = CancelManyResponse))
 )]
 pub(crate) async fn cancel_by_filter(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let call = body.parse::<CancelManyRequest>().await?.check()?;
-    response::ok(&app.cancel_many(&admitted, namespace, call).await?)
+    response::ok(&admitted.cancel_many(namespace, call).await?)
 }

@@ -5,19 +5,17 @@
 //! made would fire again. A call reads the pages of timers that were due by a time, and dead-letters each
 //! on the condition that it still was. So a repeated or interrupted call does no harm.
 
-use axum::extract::State;
 use duly_api::{
     DeadLetterOverdueRequest, DeadLetterOverdueResponse, PurgeRequest, PurgeResponse,
     RedriveRequest, RedriveResponse, json,
 };
 
 use super::{
-    App,
     body::JsonBody,
     path::NamespacePath,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// Send dead letters again, at most 10000 a call.
 ///
@@ -31,14 +29,13 @@ use crate::call::Admitted;
     responses((status = 200, description = "How many were sent again.", body = RedriveResponse))
 )]
 pub(crate) async fn redrive(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let (selection, spacing) =
         body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
-    response::ok(&app.redrive(&admitted, namespace, selection, spacing).await?)
+    response::ok(&admitted.redrive(namespace, selection, spacing).await?)
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -50,13 +47,12 @@ pub(crate) async fn redrive(
     responses((status = 200, description = "How many were dropped.", body = PurgeResponse))
 )]
 pub(crate) async fn purge(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
-    response::ok(&app.purge(&admitted, namespace, selection).await?)
+    response::ok(&admitted.purge(namespace, selection).await?)
 }
 
 /// Dead-letter overdue timers: due and retrying timers become dead letters with the reason `overdue`.
@@ -71,10 +67,9 @@ pub(crate) async fn purge(
     responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse))
 )]
 pub(crate) async fn dead_letter_overdue(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
-    response::ok(&app.dead_letter_overdue(&admitted, namespace, body.parse().await?).await?)
+    response::ok(&admitted.dead_letter_overdue(namespace, body.parse().await?).await?)
 }

@@ -17,11 +17,10 @@ use tokio::time::{Instant, timeout};
 use super::{Problem, cors::Cors, openapi::takes_query, query::Query, unread};
 use crate::{
     admission::{Arrival, Decision, admit},
-    call::Admitted,
     connection::Connection,
     memory::budget::{self, Budget, IsCounted},
     operations::{self, CallKind, PREFLIGHT},
-    service::App,
+    service::{Admitted, App},
     telemetry::UNMATCHED,
 };
 
@@ -158,6 +157,7 @@ mod tests {
     use crate::{
         auth::Caller,
         operations::{Operation, of_http},
+        tests::TestServer,
     };
 
     fn change() -> &'static Operation {
@@ -176,12 +176,14 @@ mod tests {
         fn panics() -> Ready<()> {
             panic!("a planted fault")
         }
+        let app = TestServer::start().await.app.clone();
+        let admitted = Admitted::new(app, operation, Caller::Anyone, None, &HeaderMap::new());
         let router: Router = Router::new()
             .route("/panics", routing::get(panics))
             .route("/hangs", routing::get(pending::<()>))
-            .layer(middleware::from_fn(move |request, next| async move {
-                let admitted = Admitted::new(operation, Caller::Anyone, None, &HeaderMap::new());
-                guarded(Some(limit), "/", admitted, request, next).await
+            .layer(middleware::from_fn(move |request, next| {
+                let admitted = admitted.clone();
+                guarded(Some(limit), "/", admitted, request, next)
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();

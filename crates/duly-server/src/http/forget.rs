@@ -1,15 +1,13 @@
 //! Removal of all that is left of an ended timer: its tombstone and its dead letters.
 
-use axum::extract::State;
 use duly_api::ForgetResponse;
 
 use super::{
-    App,
     body::NoBody,
     path::TimerPath,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// Remove all that is left of an ended timer: its tombstone and its dead letters.
 ///
@@ -26,10 +24,9 @@ use crate::call::Admitted;
     responses((status = 200, description = "What was removed.", body = ForgetResponse))
 )]
 pub(crate) async fn forget_timer(
-    State(app): State<App>,
     admitted: Admitted,
     timer: TimerPath,
     _body: NoBody,
 ) -> HandlerResult {
-    response::ok(&app.forget(&admitted, timer.namespace, timer.id).await?)
+    response::ok(&admitted.forget(timer.namespace, timer.id).await?)
 }

@@ -1,10 +1,7 @@
 //! `GET /healthz` (liveness: the process needs no restart), `GET /readyz` (readiness, or the reasons
 //! against it), `GET /v1/cluster` (the state of the service) and `GET /metrics` (for Prometheus).
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use duly_api::cluster::{ClusterInfo, Readiness, Recovery};
 use duly_core::{Millis, access::Action};
 use http::{
@@ -12,13 +9,10 @@ use http::{
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
 
-use super::{
-    App,
-    response::{self, HandlerResult},
-};
-use crate::{
-    call::Admitted,
-    service::health::{reasons, warnings},
+use super::response::{self, HandlerResult};
+use crate::service::{
+    Admitted,
+    health::{reasons, warnings},
 };
 
 /// Wait before the next question to a service that is not ready.
@@ -34,8 +28,8 @@ const READINESS_RETRY: Millis = Millis::from_secs(1);
         (status = 503, description = "Its store has ended: start it again.", body = Readiness)
     )
 )]
-pub(crate) async fn healthz(State(app): State<App>, admitted: Admitted) -> HandlerResult {
-    match app.store.terminal_error() {
+pub(crate) async fn healthz(admitted: Admitted) -> HandlerResult {
+    match admitted.store.terminal_error() {
         None => alive().await,
         Some(reason) => not_ready("failed", visible(&admitted, vec![reason]), None),
     }
@@ -57,11 +51,11 @@ pub(super) async fn alive() -> HandlerResult {
         (status = 503, description = "It cannot.", body = Readiness)
     )
 )]
-pub(crate) async fn readyz(State(app): State<App>, admitted: Admitted) -> HandlerResult {
-    let health = app.store.health();
-    let reasons = reasons(&app, &health);
+pub(crate) async fn readyz(admitted: Admitted) -> HandlerResult {
+    let health = admitted.store.health();
+    let reasons = reasons(&admitted, &health);
     if reasons.is_empty() {
-        let warnings = warnings(&app, &admitted, health.warnings);
+        let warnings = warnings(&admitted, health.warnings);
         let (status, warnings) = ("ready".to_owned(), visible(&admitted, warnings));
         return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
@@ -93,9 +87,9 @@ pub(super) fn not_ready(
     tag = "service",
     responses((status = 200, description = "How it is.", body = ClusterInfo))
 )]
-pub(crate) async fn cluster(State(app): State<App>, admitted: Admitted) -> HandlerResult {
-    app.recount().await;
-    response::ok(&app.cluster(&admitted))
+pub(crate) async fn cluster(admitted: Admitted) -> HandlerResult {
+    admitted.recount().await;
+    response::ok(&admitted.cluster())
 }
 
 /// Metrics in the text format of Prometheus.
@@ -105,11 +99,11 @@ pub(crate) async fn cluster(State(app): State<App>, admitted: Admitted) -> Handl
     tag = "service",
     responses((status = 200, description = "The metrics.", body = String, content_type = "text/plain; version=0.0.4"))
 )]
-pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    app.recount().await;
-    let health = app.store.health();
-    let is_ready = reasons(&app, &health).is_empty();
-    metrics_text(app.metrics.render(Some(&health), is_ready))
+pub(crate) async fn metrics(admitted: Admitted) -> Response {
+    admitted.recount().await;
+    let health = admitted.store.health();
+    let is_ready = reasons(&admitted, &health).is_empty();
+    metrics_text(admitted.metrics.render(Some(&health), is_ready))
 }
 
 /// Returns a response in the text format of Prometheus.

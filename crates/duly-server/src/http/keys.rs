@@ -2,20 +2,19 @@
 //!
 //! A secret is shown once, in the response that creates it.
 
-use axum::{extract::State, response::IntoResponse};
+use axum::response::IntoResponse;
 use duly_api::access::{
     CallerInfo, CreateKeyRequest, Key, ListKeysResponse, NewKey, PatchKeyRequest, RotateKeyRequest,
 };
 use http::{StatusCode, Uri};
 
 use super::{
-    App,
     body::{JsonBody, MaybeBody},
     path::KeyPath,
     query::Query,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// Create a key.
 ///
@@ -28,12 +27,8 @@ use crate::call::Admitted;
     request_body(content = CreateKeyRequest, content_type = "application/json"),
     responses((status = 201, description = "The key with its secret.", body = NewKey))
 )]
-pub(crate) async fn create_key(
-    State(app): State<App>,
-    admitted: Admitted,
-    body: JsonBody,
-) -> HandlerResult {
-    let new = app.create_key(&admitted, body.parse().await?).await?;
+pub(crate) async fn create_key(admitted: Admitted, body: JsonBody) -> HandlerResult {
+    let new = admitted.create_key(body.parse().await?).await?;
     response::json(StatusCode::CREATED, &new)
 }
 
@@ -48,14 +43,10 @@ pub(crate) async fn create_key(
     ),
     responses((status = 200, description = "A page.", body = ListKeysResponse))
 )]
-pub(crate) async fn list_keys(
-    State(app): State<App>,
-    admitted: Admitted,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn list_keys(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    response::ok(&app.list_keys(&admitted, limit, cursor)?)
+    response::ok(&admitted.list_keys(limit, cursor)?)
 }
 
 /// One key, without its secret.
@@ -66,12 +57,8 @@ pub(crate) async fn list_keys(
     params(("id" = String, Path, description = "Id of the key")),
     responses((status = 200, description = "The key.", body = Key))
 )]
-pub(crate) async fn get_key(
-    State(app): State<App>,
-    admitted: Admitted,
-    KeyPath(id): KeyPath,
-) -> HandlerResult {
-    response::ok(&app.get_key(&admitted, &id)?)
+pub(crate) async fn get_key(admitted: Admitted, KeyPath(id): KeyPath) -> HandlerResult {
+    response::ok(&admitted.get_key(&id)?)
 }
 
 /// Change a key: an absent field stays, `null` for `expires_at` and `networks` removes the limit.
@@ -84,12 +71,11 @@ pub(crate) async fn get_key(
     responses((status = 200, description = "The key as it is now.", body = Key))
 )]
 pub(crate) async fn patch_key(
-    State(app): State<App>,
     admitted: Admitted,
     KeyPath(id): KeyPath,
     body: JsonBody,
 ) -> HandlerResult {
-    response::ok(&app.patch_key(&admitted, &id, body.parse().await?).await?)
+    response::ok(&admitted.patch_key(&id, body.parse().await?).await?)
 }
 
 /// Give a key a new secret. The old one stays valid for `keep_old`.
@@ -102,7 +88,6 @@ pub(crate) async fn patch_key(
     responses((status = 200, description = "The key with its new secret.", body = NewKey))
 )]
 pub(crate) async fn rotate_key(
-    State(app): State<App>,
     admitted: Admitted,
     KeyPath(id): KeyPath,
     MaybeBody(body): MaybeBody,
@@ -111,7 +96,7 @@ pub(crate) async fn rotate_key(
         Some(body) => body.parse().await?,
         None => RotateKeyRequest::default(),
     };
-    response::ok(&app.rotate_key(&admitted, &id, request).await?)
+    response::ok(&admitted.rotate_key(&id, request).await?)
 }
 
 /// Remove a key. It permits nothing from the response on.
@@ -122,12 +107,8 @@ pub(crate) async fn rotate_key(
     params(("id" = String, Path, description = "Id of the key")),
     responses((status = 204, description = "It is gone."))
 )]
-pub(crate) async fn delete_key(
-    State(app): State<App>,
-    admitted: Admitted,
-    KeyPath(id): KeyPath,
-) -> HandlerResult {
-    app.delete_key(&admitted, &id).await?;
+pub(crate) async fn delete_key(admitted: Admitted, KeyPath(id): KeyPath) -> HandlerResult {
+    admitted.delete_key(&id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -138,6 +119,6 @@ pub(crate) async fn delete_key(
     tag = "keys",
     responses((status = 200, description = "The caller.", body = CallerInfo))
 )]
-pub(crate) async fn whoami(State(app): State<App>, admitted: Admitted) -> HandlerResult {
-    response::ok(&app.whoami(&admitted))
+pub(crate) async fn whoami(admitted: Admitted) -> HandlerResult {
+    response::ok(&admitted.whoami())
 }

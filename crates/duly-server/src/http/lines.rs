@@ -32,13 +32,13 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::splitter::{InputLine, Splitter};
-use super::{App, Problem, body::NDJSON};
+use super::{Problem, body::NDJSON};
 use crate::{
     audit::StreamStep,
-    call::Admitted,
     memory::budget::{self, Reservation},
     problem::refusal_texts::SentOperation,
     service::{
+        Admitted,
         blocking::run_blocking,
         items::{BATCH_BYTES_MAX, Items, sort_items},
     },
@@ -54,15 +54,15 @@ const OVERLOAD_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Responds to a stream of lines.
 pub(super) async fn respond(
-    (app, admitted): (App, Admitted),
+    admitted: Admitted,
     namespace: NamespaceName,
     request: Request,
     items: Items,
     results: Results,
 ) -> Result<Response, Problem> {
-    let line_bytes_max = app.limits.body_bytes_max.min(BATCH_BYTES_MAX);
+    let line_bytes_max = admitted.limits.body_bytes_max.min(BATCH_BYTES_MAX);
     let mut lines = LineStream {
-        reservation: app.budget(&admitted).empty_reservation(),
+        reservation: admitted.budget().empty_reservation(),
         splitter: Splitter::new(line_bytes_max),
         deadline: None,
         body: request.into_body(),
@@ -72,7 +72,6 @@ pub(super) async fn respond(
         results,
         namespace,
         admitted,
-        app,
     };
     // Read before the head of the response: a caller that waits for "100 Continue" gets it first.
     lines.read().await;
@@ -105,21 +104,20 @@ fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
 }
 
 /// Returns a value as one line.
-pub(super) fn line(app: &App, admitted: &Admitted, value: &impl Serialize) -> Bytes {
+pub(super) fn line(admitted: &Admitted, value: &impl Serialize) -> Bytes {
     let mut text = Vec::new();
     write_line(&mut text, value);
-    hold(app, admitted, text)
+    hold(admitted, text)
 }
 
 /// Returns text that is counted without a check of the capacity.
-fn hold(app: &App, admitted: &Admitted, text: Vec<u8>) -> Bytes {
-    let reservation = app.budget(admitted).reserve_unchecked(text.len());
+fn hold(admitted: &Admitted, text: Vec<u8>) -> Bytes {
+    let reservation = admitted.budget().reserve_unchecked(text.len());
     budget::count_bytes(text, reservation)
 }
 
 /// A running stream.
 struct LineStream {
-    app: App,
     admitted: Admitted,
     namespace: NamespaceName,
     body: Body,
@@ -162,7 +160,7 @@ impl LineStream {
                 if !step.is_empty() {
                     match self.apply_step(step).await {
                         Ok(text) if text.is_empty() => {}
-                        Ok(text) => return Some(hold(&self.app, &self.admitted, text)),
+                        Ok(text) => return Some(hold(&self.admitted, text)),
                         Err(problem) => self.progress = StreamProgress::Stopped(problem),
                     }
                     continue;
@@ -175,16 +173,12 @@ impl LineStream {
                 }
                 StreamProgress::Ended if self.results == Results::All => return None,
                 StreamProgress::Ended => {
-                    return Some(line(&self.app, &self.admitted, &self.summary()));
+                    return Some(line(&self.admitted, &self.summary()));
                 }
                 StreamProgress::Stopped(problem) => {
                     let after_line = self.splitter.line();
                     let error = problem.into_body();
-                    return Some(line(
-                        &self.app,
-                        &self.admitted,
-                        &LastLine::Stopped { after_line, error },
-                    ));
+                    return Some(line(&self.admitted, &LastLine::Stopped { after_line, error }));
                 }
                 StreamProgress::Over => return None,
             }
@@ -195,12 +189,12 @@ impl LineStream {
     async fn read(&mut self) {
         self.splitter.release();
         self.reservation.shrink_to(self.splitter.capacity_with(0));
-        if self.app.is_stopping() {
+        if self.admitted.is_stopping() {
             // Checked first: a fast sender has the next part ready each time.
             self.progress = StreamProgress::Stopped(stopping_now());
             return;
         }
-        let request_timeout = self.app.limits.request_timeout;
+        let request_timeout = self.admitted.limits.request_timeout;
         let until = self.until(request_timeout);
         if Instant::now() >= until {
             // Checked first: a part may be ready each time, even a small one.
@@ -212,7 +206,7 @@ impl LineStream {
             frame = timeout_at(until, self.body.frame()) => {
                 frame.map_err(|_| too_slow(request_timeout))
             }
-            () = self.app.stopping() => Err(stopping_now()),
+            () = self.admitted.stopping() => Err(stopping_now()),
         };
         let mut arrived = match frame {
             Ok(frame) => frame,
@@ -263,22 +257,21 @@ impl LineStream {
 
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
-        self.admitted.caller().check_still_valid(self.app.now())?;
-        self.app.audit.check_writable()?;
+        self.admitted.caller().check_still_valid(self.admitted.now())?;
+        self.admitted.audit.check_writable()?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
-        let values = self.app.budget(&self.admitted).reserve(2 * bytes)?;
+        let values = self.admitted.budget().reserve(2 * bytes)?;
         let items = self.items;
-        let (app, admitted) = (self.app.clone(), self.admitted.clone());
-        let namespace = self.namespace.clone();
+        let (admitted, namespace) = (self.admitted.clone(), self.namespace.clone());
         let prepared = run_blocking(bytes, move || {
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
-            let read = lines.iter().map(|line| parse_line(&app, &namespace, items, line));
+            let read = lines.iter().map(|line| parse_line(&admitted, &namespace, items, line));
             Ok((numbers, sort_items(&admitted, read)))
         });
         let (numbers, (slots, commands)) = prepared.await?;
         let (outcomes, refused_whole) =
-            match self.app.apply_many(&self.admitted, &self.namespace, commands).await {
+            match self.admitted.apply_many(&self.namespace, commands).await {
                 Ok(outcomes) => (outcomes, None),
                 Err(problem) => (Vec::new(), Some(problem)),
             };
@@ -286,13 +279,14 @@ impl LineStream {
         let notes = self.admitted.take_notes();
         let step = StreamStep {
             protocol: "http",
+            operation: self.admitted.operation(),
             namespace: Some(&self.namespace),
             items: usize::try_from(notes.items).unwrap_or(usize::MAX),
             is_denied: notes.is_denied,
             is_doubtful: refused_whole.is_some() && notes.items > 0,
         };
         if step.items > 0 || step.is_denied {
-            self.app.audit.note_step(&self.admitted, &step, self.app.now());
+            self.admitted.audit.note_step(self.admitted.caller(), &step, self.admitted.now());
         }
         let mut text = Vec::new();
         let mut outcomes = outcomes.iter();
@@ -328,7 +322,7 @@ impl LineStream {
 }
 
 fn parse_line(
-    app: &App,
+    admitted: &Admitted,
     namespace: &NamespaceName,
     items: Items,
     line: &InputLine,
@@ -340,7 +334,7 @@ fn parse_line(
             return Err(Problem::too_large("line", "a line", *bytes_max, remedy));
         }
     };
-    items.command(app, namespace, text).map_err(|invalid| {
+    items.command(admitted, namespace, text).map_err(|invalid| {
         if invalid.field.is_empty() { invalid.within("line") } else { invalid }.into()
     })
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod counts;
 
-use axum::{extract::State, response::IntoResponse};
+use axum::response::IntoResponse;
 use duly_api::{
     ListNamespacesResponse, NamespaceField, NamespaceSettings, RepairNamespaceResponse,
     ResumeRequest, Words as _, json::Nulls,
@@ -12,7 +12,6 @@ use duly_store::namespaces::{Activity, DeleteMode};
 use http::{StatusCode, Uri};
 
 use super::{
-    App,
     body::{JsonBody, MaybeBody, NoBody},
     path::NamespacePath,
     query::Query,
@@ -20,7 +19,7 @@ use super::{
     text::ResponseText,
     timers::list::end_page,
 };
-use crate::{call::Admitted, messages};
+use crate::{messages, service::Admitted};
 
 /// One namespace. Signing secrets are shown as fingerprints only.
 #[utoipa::path(
@@ -30,11 +29,10 @@ use crate::{call::Admitted, messages};
     responses((status = 200, description = "The namespace.", body = duly_api::Namespace))
 )]
 pub(crate) async fn get_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
 ) -> HandlerResult {
-    response::ok(&messages::namespace(&app.namespace(&admitted, name).await?))
+    response::ok(&messages::namespace(&admitted.namespace(name).await?))
 }
 
 /// Namespaces in order of their names.
@@ -48,19 +46,13 @@ pub(crate) async fn get_namespace(
     ),
     responses((status = 200, description = "A page.", body = ListNamespacesResponse))
 )]
-pub(crate) async fn list_namespaces(
-    State(app): State<App>,
-    admitted: Admitted,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn list_namespaces(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    let mut text = ResponseText::new(app.budget(&admitted).empty_reservation());
+    let mut text = ResponseText::new(admitted.budget().empty_reservation());
     text.raw(r#"{"namespaces":["#)?;
-    let next = app
-        .namespaces(&admitted, limit, cursor, |namespace| {
-            text.item(&messages::namespace(namespace))
-        })
+    let next = admitted
+        .namespaces(limit, cursor, |namespace| text.item(&messages::namespace(namespace)))
         .await?;
     end_page(&mut text, next)?;
     text.raw("}")?;
@@ -81,13 +73,12 @@ pub(crate) async fn list_namespaces(
     )
 )]
 pub(crate) async fn put_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let Nulls { value: settings, names } = body.parse().await?;
-    let (namespace, is_new) = app.put_namespace(&admitted, name, settings, &reset(&names)).await?;
+    let (namespace, is_new) = admitted.put_namespace(name, settings, &reset(&names)).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     response::json(status, &messages::namespace(&namespace))
 }
@@ -110,7 +101,6 @@ fn reset(names: &[String]) -> Vec<i32> {
     responses((status = 200, description = "The namespace as it is now.", body = duly_api::Namespace))
 )]
 pub(crate) async fn patch_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     body: JsonBody,
@@ -119,7 +109,7 @@ pub(crate) async fn patch_namespace(
     if settings == NamespaceSettings::default() && names.is_empty() {
         return Err(Invalid::new("body", "{}", "an object with a field to change").into());
     }
-    let namespace = app.patch_namespace(&admitted, name, settings, &reset(&names)).await?;
+    let namespace = admitted.patch_namespace(name, settings, &reset(&names)).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -131,12 +121,11 @@ pub(crate) async fn patch_namespace(
     responses((status = 200, description = "It is paused.", body = duly_api::Namespace))
 )]
 pub(crate) async fn pause_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     _body: NoBody,
 ) -> HandlerResult {
-    let namespace = app.set_activity(&admitted, name, Activity::Paused).await?;
+    let namespace = admitted.set_activity(name, Activity::Paused).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -151,7 +140,6 @@ pub(crate) async fn pause_namespace(
     responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace))
 )]
 pub(crate) async fn resume_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     MaybeBody(body): MaybeBody,
@@ -162,7 +150,7 @@ pub(crate) async fn resume_namespace(
     };
     let at = request.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
     let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-    let namespace = app.set_activity(&admitted, name, activity).await?;
+    let namespace = admitted.set_activity(name, activity).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -177,7 +165,6 @@ pub(crate) async fn resume_namespace(
     responses((status = 204, description = "It is gone."))
 )]
 pub(crate) async fn delete_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     uri: Uri,
@@ -185,7 +172,7 @@ pub(crate) async fn delete_namespace(
     let query = Query::read(&uri, &["force"])?;
     let is_forced = query.flag("force")? == Some(true);
     let mode = if is_forced { DeleteMode::Force } else { DeleteMode::IfEmpty };
-    app.delete_namespace(&admitted, name, mode).await?;
+    admitted.delete_namespace(name, mode).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -201,13 +188,12 @@ pub(crate) async fn delete_namespace(
     responses((status = 200, description = "It wants no repair any more.", body = RepairNamespaceResponse))
 )]
 pub(crate) async fn repair_namespace(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     uri: Uri,
     _body: NoBody,
 ) -> HandlerResult {
     let query = Query::read(&uri, &["keep"])?;
-    let repaired = app.repair_namespace(&admitted, name, query.get("keep")).await?;
+    let repaired = admitted.repair_namespace(name, query.get("keep")).await?;
     response::ok(&messages::repaired(&repaired))
 }

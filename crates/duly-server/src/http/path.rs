@@ -12,7 +12,7 @@ use duly_core::{
 };
 
 use super::Problem;
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// The namespace in the path.
 #[derive(Debug, Clone)]

@@ -1,7 +1,6 @@
 //! `POST /v1/namespaces/{namespace}/lease`: leases firings to a consumer.
 //! `POST /v1/namespaces/{namespace}/settle`: settles leased firings, and leases the next ones.
 
-use axum::extract::State;
 use duly_api::{
     LeaseResponse, SettleResponse, SettleResult, Settlement as SettlementMessage, json,
     lease::LeaseCall, settle::Settle,
@@ -12,16 +11,16 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::{
-    App, Problem,
+    Problem,
     body::JsonBody,
     path::NamespacePath,
     response::{self, HandlerResult},
     text::ResponseText,
 };
 use crate::{
-    call::Admitted,
     memory::budget::{Budget, Reservation},
     service::{
+        Admitted,
         blocking::run_blocking,
         pull::{CheckedSettlement, Claims, check_settlement, reserve_settlements, settle_result},
     },
@@ -39,14 +38,13 @@ use crate::{
     responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse))
 )]
 pub(crate) async fn lease(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
     let call = body.parse::<duly_api::LeaseRequest>().await?.check()?;
-    let claims = Claims::take(&app, &admitted, namespace, call).await?;
-    respond(&app, &admitted, claims, |leased| leased).await
+    let claims = Claims::take(&admitted, namespace, call).await?;
+    respond(&admitted, claims, |leased| leased).await
 }
 
 /// Leases firings after settlements, and responds with both.
@@ -54,17 +52,17 @@ pub(crate) async fn lease(
 /// If no firing can be leased, the settlements still count: the response has no firings, and the next
 /// lease call returns the reason.
 async fn settled_and_leased(
-    (app, admitted): (App, Admitted),
+    admitted: Admitted,
     namespace: NamespaceName,
     results: Vec<SettleResult>,
     call: LeaseCall,
     reservation: Reservation,
 ) -> HandlerResult {
-    let leased = match Claims::take(&app, &admitted, namespace, call).await {
+    let leased = match Claims::take(&admitted, namespace, call).await {
         Ok(claims) => {
             let shown = results.clone();
             let with = move |leased| SettleResponse { results: shown, leased: Some(leased) };
-            match respond(&app, &admitted, claims, with).await {
+            match respond(&admitted, claims, with).await {
                 Ok(response) => return Ok(response),
                 Err(problem) => problem,
             }
@@ -82,13 +80,11 @@ async fn settled_and_leased(
 /// Responds with the value that `body` makes of claimed firings. If the response is refused, the claims are
 /// released and do not count as attempts.
 async fn respond<T: Serialize>(
-    app: &App,
     admitted: &Admitted,
     claims: Claims,
     body: impl FnOnce(LeaseResponse) -> T + Send + 'static,
 ) -> HandlerResult {
-    let mut reservation =
-        claims.memory.for_firings(&app.budget(admitted), &claims.leased.firings)?;
+    let mut reservation = claims.memory.for_firings(&admitted.budget(), &claims.leased.firings)?;
     let own = reservation.split(reservation.bytes() / 2);
     let bytes = claims.leased.firings.iter().map(Firing::bytes).sum::<u64>();
     let (text, leased) = run_blocking(usize::try_from(bytes).unwrap_or(usize::MAX), move || {
@@ -116,24 +112,20 @@ async fn respond<T: Serialize>(
     responses((status = 200, description = "One result for each settlement, in order.", body = SettleResponse))
 )]
 pub(crate) async fn settle(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
-    let (budget, within) = (app.budget(&admitted), namespace.clone());
+    let (budget, within) = (admitted.budget(), namespace.clone());
     let SettleBody { checked, lease, reservation } =
         body.read(move |text| read_settle(&within, &budget, text)).await?;
-    let results =
-        app.settle_many(&admitted, checked).await?.into_iter().map(settle_result).collect();
+    let results = admitted.settle_many(checked).await?.into_iter().map(settle_result).collect();
     match lease {
         None => {
             let text = response::to_bytes(&SettleResponse { results, leased: None })?;
             Ok(response::change(reservation, text).await)
         }
-        Some(call) => {
-            settled_and_leased((app, admitted), namespace, results, call, reservation).await
-        }
+        Some(call) => settled_and_leased(admitted, namespace, results, call, reservation).await,
     }
 }
 

@@ -18,10 +18,9 @@ use serde::Serialize;
 use super::{Problem, body::JSON, text::ResponseText};
 use crate::{
     auth,
-    call::Admitted,
     memory::budget::{self, IsCounted, Reservation},
     messages,
-    service::blocking::run_blocking,
+    service::{Admitted, blocking::run_blocking},
 };
 use duly_api::timer::ScheduleMark;
 
@@ -86,14 +85,14 @@ pub(super) async fn changed_timer(
         let (view, admitted) = (Arc::clone(view), admitted.clone());
         run_blocking(bytes, move || {
             let mut text = ResponseText::new(reservation);
-            let written = text.value(&messages::shown(&admitted, &view, mark));
+            let written = text.value(&messages::shown(admitted.caller(), &view, mark));
             Ok((written, text))
         })
     };
     let (mut written, mut text) = write(reservation).await?;
     if written.is_err() {
         reservation = text.into_reservation();
-        let shown = messages::shown(admitted, view, mark);
+        let shown = messages::shown(admitted.caller(), view, mark);
         reservation.grow_past_budget_to(ResponseText::bytes_of(&shown)).await;
         drop(shown);
         (written, text) = write(reservation).await?;

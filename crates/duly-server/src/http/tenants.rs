@@ -1,17 +1,16 @@
 //! `/v1/tenants`: sets of namespaces with limits.
 
-use axum::{extract::State, response::IntoResponse};
+use axum::response::IntoResponse;
 use duly_api::access::{ListTenantsResponse, PutTenantRequest, Tenant};
 use http::{StatusCode, Uri};
 
 use super::{
-    App,
     body::JsonBody,
     path::TenantPath,
     query::Query,
     response::{self, HandlerResult},
 };
-use crate::call::Admitted;
+use crate::service::Admitted;
 
 /// Write a tenant: a set of namespaces with limits that its own keys cannot raise.
 ///
@@ -28,14 +27,13 @@ use crate::call::Admitted;
     )
 )]
 pub(crate) async fn put_tenant(
-    State(app): State<App>,
     admitted: Admitted,
     TenantPath(name): TenantPath,
     body: JsonBody,
 ) -> HandlerResult {
     admitted.note(|notes| notes.target = Some(format!("tenant {name}")));
     let tenant = body.parse::<PutTenantRequest>().await?.check(name)?;
-    let (tenant, is_new) = app.put_tenant(&admitted, tenant).await?;
+    let (tenant, is_new) = admitted.put_tenant(tenant).await?;
     response::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &tenant)
 }
 
@@ -50,14 +48,10 @@ pub(crate) async fn put_tenant(
     ),
     responses((status = 200, description = "A page.", body = ListTenantsResponse))
 )]
-pub(crate) async fn list_tenants(
-    State(app): State<App>,
-    admitted: Admitted,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn list_tenants(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
     let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
-    response::ok(&app.list_tenants(&admitted, limit, cursor)?)
+    response::ok(&admitted.list_tenants(limit, cursor)?)
 }
 
 /// One tenant, with its limits and what it uses.
@@ -68,12 +62,8 @@ pub(crate) async fn list_tenants(
     params(("tenant" = String, Path, description = "Name of the tenant")),
     responses((status = 200, description = "The tenant.", body = Tenant))
 )]
-pub(crate) async fn get_tenant(
-    State(app): State<App>,
-    admitted: Admitted,
-    TenantPath(name): TenantPath,
-) -> HandlerResult {
-    response::ok(&app.tenant(&admitted, &name)?)
+pub(crate) async fn get_tenant(admitted: Admitted, TenantPath(name): TenantPath) -> HandlerResult {
+    response::ok(&admitted.tenant(&name)?)
 }
 
 /// Remove a tenant. Its namespaces and keys stay, without its limits.
@@ -85,10 +75,9 @@ pub(crate) async fn get_tenant(
     responses((status = 204, description = "It is gone."))
 )]
 pub(crate) async fn delete_tenant(
-    State(app): State<App>,
     admitted: Admitted,
     TenantPath(name): TenantPath,
 ) -> HandlerResult {
-    app.delete_tenant(&admitted, &name).await?;
+    admitted.delete_tenant(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod list;
 
-use axum::extract::State;
 use duly_api::{
     CancelResponse, MessageFormat, Reschedule, Schedule, Timer,
     json::{self, Nulls},
@@ -14,17 +13,16 @@ use duly_store::{Operation, Outcome};
 use http::{StatusCode, Uri};
 
 use super::{
-    App,
     body::{JsonBody, NoBody},
     path::{NamespacePath, TimerPath},
     query::Query,
     response::{self, HandlerResult},
 };
 use crate::{
-    call::Admitted,
     memory::budget::Reservation,
     messages,
     problem::refusal_texts::{OperationKind, SentOperation},
+    service::Admitted,
     service::{blocking::run_blocking, items::brief, reading::ReadResult},
 };
 
@@ -42,12 +40,11 @@ use crate::{
     )
 )]
 pub(crate) async fn schedule_timer(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     body: JsonBody,
 ) -> HandlerResult {
-    let (reader, within) = (app.clone(), namespace.clone());
+    let (reader, within) = (admitted.clone(), namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let schedule: Schedule = json::parse_body(text)?;
@@ -59,7 +56,7 @@ pub(crate) async fn schedule_timer(
             Ok((operation, when))
         })
         .await?;
-    change(&app, &admitted, namespace, operation, when, reservation).await
+    change(&admitted, namespace, operation, when, reservation).await
 }
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -69,18 +66,14 @@ pub(crate) async fn schedule_timer(
     tag = "timers",
     responses((status = 200, description = "The timer.", body = Timer))
 )]
-pub(crate) async fn get_timer(
-    State(app): State<App>,
-    admitted: Admitted,
-    timer: TimerPath,
-) -> HandlerResult {
+pub(crate) async fn get_timer(admitted: Admitted, timer: TimerPath) -> HandlerResult {
     let ReadResult { value, reservation, rest } =
-        app.read_timer(&admitted, timer.namespace, timer.id).await?;
+        admitted.read_timer(timer.namespace, timer.id).await?;
     let written = move || {
         let response = response::json_within(
             rest,
             StatusCode::OK,
-            &messages::shown(&admitted, &value, ScheduleMark::None),
+            &messages::shown(admitted.caller(), &value, ScheduleMark::None),
         );
         drop(value);
         response
@@ -99,12 +92,11 @@ pub(crate) async fn get_timer(
     responses((status = 200, description = "The timer as it is now.", body = Timer))
 )]
 pub(crate) async fn reschedule_timer(
-    State(app): State<App>,
     admitted: Admitted,
     timer: TimerPath,
     body: JsonBody,
 ) -> HandlerResult {
-    let (reader, within) = (app.clone(), timer.namespace.clone());
+    let (reader, within) = (admitted.clone(), timer.namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
@@ -114,7 +106,7 @@ pub(crate) async fn reschedule_timer(
             Ok((operation, when))
         })
         .await?;
-    change(&app, &admitted, timer.namespace, operation, when, reservation).await
+    change(&admitted, timer.namespace, operation, when, reservation).await
 }
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -127,16 +119,11 @@ pub(crate) async fn reschedule_timer(
     params(("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")),
     responses((status = 200, description = "It is cancelled.", body = CancelResponse))
 )]
-pub(crate) async fn cancel_timer(
-    State(app): State<App>,
-    admitted: Admitted,
-    timer: TimerPath,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn cancel_timer(admitted: Admitted, timer: TimerPath, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["if_revision"])?;
     let if_revision = check_revision(query.integer("if_revision")?)?;
     let operation = Operation::Cancel { id: timer.id, if_revision };
-    let outcome = app.apply_one(&admitted, brief(timer.namespace, operation)).await?;
+    let outcome = admitted.apply_one(brief(timer.namespace, operation)).await?;
     response::ok(&messages::cancelled(&outcome, "")?)
 }
 
@@ -148,20 +135,17 @@ pub(crate) async fn cancel_timer(
     responses((status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer))
 )]
 pub(crate) async fn fire_timer(
-    State(app): State<App>,
     admitted: Admitted,
     timer: TimerPath,
     _body: NoBody,
 ) -> HandlerResult {
-    let reservation = app.budget(&admitted).empty_reservation();
-    change(&app, &admitted, timer.namespace, Operation::Fire { id: timer.id }, None, reservation)
-        .await
+    let reservation = admitted.budget().empty_reservation();
+    change(&admitted, timer.namespace, Operation::Fire { id: timer.id }, None, reservation).await
 }
 
 /// Makes, finds or changes a timer, and responds with it. `when` is the due time or delay if the caller sent
 /// text.
 async fn change(
-    app: &App,
     admitted: &Admitted,
     namespace: NamespaceName,
     operation: Operation,
@@ -169,7 +153,7 @@ async fn change(
     mut reservation: Reservation,
 ) -> HandlerResult {
     let sent = SentOperation { kind: OperationKind::of(&operation), when };
-    let outcome = app.apply_within(admitted, namespace, operation, &mut reservation).await?;
+    let outcome = admitted.apply_within(namespace, operation, &mut reservation).await?;
     let is_new = matches!(outcome, Outcome::Created(_));
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (view, mark) = messages::view(sent, &outcome, "")?;

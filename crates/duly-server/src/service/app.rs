@@ -18,7 +18,6 @@ use super::Backups;
 use crate::{
     audit::Audit,
     auth::{Auth, Caller, Peer},
-    call::Admitted,
     guard::Guard,
     memory::budget::Budget,
     operations::Right,
@@ -176,11 +175,6 @@ impl App {
         let mut random = [0; 10];
         rand::rng().fill_bytes(&mut random);
         TimerId::generate(self.clock.now(), random)
-    }
-
-    /// Returns the memory budget of requests and responses, for a call.
-    pub(crate) fn budget(&self, admitted: &Admitted) -> Budget {
-        self.budget_of(admitted.caller())
     }
 
     /// Returns the memory budget of requests and responses of a caller.

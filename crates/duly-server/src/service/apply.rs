@@ -11,9 +11,8 @@ use duly_store::{
 
 use futures::{StreamExt, stream};
 
-use super::{App, ImplicitNamespaces};
+use super::{Admitted, App, ImplicitNamespaces};
 use crate::{
-    call::Admitted,
     problem::{Problem, refusal_texts::OperationKind},
     similar_name::most_similar,
     telemetry,
@@ -30,21 +29,19 @@ impl App {
     pub(crate) fn sharded(&self) -> Sharded<'_> {
         Sharded::new(&*self.store)
     }
+}
 
+impl Admitted {
     /// Carries out one command, without creating its namespace.
-    pub(crate) async fn apply_one(
-        &self,
-        admitted: &Admitted,
-        mut command: Command,
-    ) -> Result<Outcome, Problem> {
-        admitted.note(|notes| notes.items += 1);
+    pub(crate) async fn apply_one(&self, mut command: Command) -> Result<Outcome, Problem> {
+        self.note(|notes| notes.items += 1);
         if self.auth.tenants().of_namespace(command.namespace.as_str()).is_some() {
-            let outcomes = self.apply(admitted, &command.namespace.clone(), vec![command]).await?;
+            let outcomes = self.apply(&command.namespace.clone(), vec![command]).await?;
             return outcomes.into_iter().next().ok_or_else(|| Problem::fault("no outcome"));
         }
         let kind = OperationKind::of(&command.operation);
         let namespace = command.namespace.clone();
-        let span = self.traced(admitted, &mut command);
+        let span = self.traced(&mut command);
         let outcome = self.sharded().apply_one(command).await?;
         span.end(telemetry::outcome(&outcome), None);
         telemetry::record_operation(kind, &namespace, &outcome);
@@ -55,55 +52,53 @@ impl App {
     /// fails refuses only its own commands, unless all shards fail.
     pub(crate) async fn apply_many(
         &self,
-        admitted: &Admitted,
         namespace: &NamespaceName,
         commands: Vec<Command>,
     ) -> Result<Vec<Outcome>, Problem> {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        admitted.note(|notes| notes.items += commands.len() as u64);
+        self.note(|notes| notes.items += commands.len() as u64);
         if !commands.iter().any(|command| self.creates(command)) {
-            return Ok(self.apply(admitted, namespace, commands).await?);
+            return Ok(self.apply(namespace, commands).await?);
         }
         match self.store.get_namespace(namespace.clone()).await? {
             Some(found) => {
                 let age = self.now().saturating_since(found.created_at);
                 if age >= IDLE_AFTER && found.created_at == found.updated_at {
-                    return Ok(self.apply_or_create(admitted, namespace, commands).await?);
+                    return Ok(self.apply_or_create(namespace, commands).await?);
                 }
             }
             // The namespace is created before anything is carried out: a repeated command would lose its
             // order among the operations on its id.
-            None => self.create_implicitly(admitted, namespace.clone()).await?,
+            None => self.create_implicitly(namespace.clone()).await?,
         }
-        Ok(self.apply(admitted, namespace, commands).await?)
+        Ok(self.apply(namespace, commands).await?)
     }
 
     /// Gives the timer of a schedule the trace context of the call, or that of its own span, which begins.
-    fn traced(&self, admitted: &Admitted, command: &mut Command) -> TimerSpan {
+    fn traced(&self, command: &mut Command) -> TimerSpan {
         let Operation::Schedule { schedule, .. } = &mut command.operation else {
             return TimerSpan::default();
         };
-        schedule.spec.trace_parent = admitted.trace_parent().map(str::to_owned);
+        schedule.spec.trace_parent = self.trace_parent().map(str::to_owned);
         self.node.traces().schedule(&command.namespace, schedule)
     }
 
     /// Carries out those commands of a namespace that the limits of its tenant allow.
     async fn apply(
         &self,
-        admitted: &Admitted,
         namespace: &NamespaceName,
         mut commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let kinds: Vec<_> = commands.iter().map(|it| OperationKind::of(&it.operation)).collect();
-        let spans: Vec<_> = commands.iter_mut().map(|it| self.traced(admitted, it)).collect();
+        let spans: Vec<_> = commands.iter_mut().map(|it| self.traced(it)).collect();
         let tenants = self.auth.tenants();
         let tenant = tenants.of_namespace(namespace.as_str());
         let outcomes = match tenant.and_then(|it| it.admit(&commands, self.clock.boot())) {
             None => self.sharded().apply(commands).await?,
             Some(mut admission) => {
-                self.let_repeats_in(admitted, &mut admission, &commands).await;
+                self.let_repeats_in(&mut admission, &commands).await;
                 let permitted = admission.admitted(commands);
                 if permitted.is_empty() {
                     admission.outcomes(Vec::new())
@@ -126,16 +121,11 @@ impl App {
     }
 
     /// Lets those commands of a full tenant in that add nothing, such as a repetition of an earlier call.
-    async fn let_repeats_in(
-        &self,
-        admitted: &Admitted,
-        admission: &mut Admission,
-        commands: &[Command],
-    ) {
+    async fn let_repeats_in(&self, admission: &mut Admission, commands: &[Command]) {
         let known = admission.refused(commands).into_iter().map(|position| async move {
             let command = &commands[position];
             let id = command.operation.id()?.clone();
-            let known = self.read_timer(admitted, command.namespace.clone(), id).await.ok()?;
+            let known = self.read_timer(command.namespace.clone(), id).await.ok()?;
             adds_nothing(command, &known.value).then_some(position)
         });
         let known: Vec<_> = stream::iter(known).buffered(LOOKED_UP_AT_ONCE).collect().await;
@@ -150,14 +140,13 @@ impl App {
     /// not repeated: they would lose their order.
     async fn apply_or_create(
         &self,
-        admitted: &Admitted,
         namespace: &NamespaceName,
         commands: Vec<Command>,
     ) -> duly_store::Result<Vec<Outcome>> {
         let again = commands.clone();
         let shards = commands.iter().map(|command| command.shard(self.store.shards()));
         let shards: Vec<_> = shards.collect();
-        let mut outcomes = self.apply(admitted, namespace, commands).await?;
+        let mut outcomes = self.apply(namespace, commands).await?;
         let is_gone = |outcome: &Outcome| {
             let undone = |refusal: &Refusal| {
                 matches!(refusal, Refusal::UnknownNamespace(_) | Refusal::TenantLimit { .. })
@@ -175,11 +164,9 @@ impl App {
             .enumerate()
             .filter(|(position, _)| !done.contains(&shards[*position]))
             .unzip();
-        if !positions.is_empty()
-            && self.create_implicitly(admitted, namespace.clone()).await.is_ok()
-        {
+        if !positions.is_empty() && self.create_implicitly(namespace.clone()).await.is_ok() {
             for (position, outcome) in
-                positions.into_iter().zip(self.apply(admitted, namespace, again).await?)
+                positions.into_iter().zip(self.apply(namespace, again).await?)
             {
                 outcomes[position] = outcome;
             }
@@ -193,15 +180,11 @@ impl App {
             && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
     }
 
-    pub(super) async fn create_implicitly(
-        &self,
-        admitted: &Admitted,
-        name: NamespaceName,
-    ) -> Result<(), Problem> {
+    pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {
         let tenants = self.auth.tenants();
         let tenant = tenants.of_namespace(name.as_str());
         if !tenant.is_some_and(|tenant| tenant.tenant().implicit_namespaces) {
-            admitted.check(Action::Namespace).map_err(|problem| {
+            self.check(Action::Namespace).map_err(|problem| {
                 problem.because(&format!(
                     "there is no namespace {:?}, and to create it",
                     name.as_str()
@@ -224,12 +207,12 @@ impl App {
         if is_new {
             within.into_iter().for_each(NamespaceAdmission::keep);
             let name = &namespace.name;
-            let similar = self.similar_namespace(admitted, name).await;
-            let key = admitted.caller().key().map(|key| key.id.to_string());
+            let similar = self.similar_namespace(name).await;
+            let key = self.caller().key().map(|key| key.id.to_string());
             tracing::info!(namespace = %name, key, similar, "namespace created implicitly");
             let similar =
                 similar.map(|similar| format!("; there is {similar:?} too")).unwrap_or_default();
-            admitted.set_notice(format!(
+            self.set_notice(format!(
                 "there was no namespace {:?}: this call created it{similar}",
                 name.as_str()
             ));
@@ -239,13 +222,13 @@ impl App {
 
     /// Returns the name of another namespace for which this one may be a typing error, of those that
     /// begin with the same letter.
-    async fn similar_namespace(&self, admitted: &Admitted, name: &NamespaceName) -> Option<String> {
+    async fn similar_namespace(&self, name: &NamespaceName) -> Option<String> {
         let first = name.as_str().get(..1)?;
         let after = NamespaceName::new(first).ok();
         // A hint is not worth an error.
         let others = self.store.list_namespaces(after, SIMILAR_MAX).await.ok()?;
         let others = others.iter().map(|other| other.name.as_str());
-        let caller = admitted.caller();
+        let caller = self.caller();
         let others = others.filter(|other| {
             *other != name.as_str() && other.starts_with(first) && caller.covers(other)
         });

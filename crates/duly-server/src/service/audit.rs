@@ -4,17 +4,16 @@ use duly_api::access::{AuditRecord, ListAuditResponse};
 use duly_core::access::NamespacePattern;
 use duly_store::AuditId;
 
-use super::{App, lists::page_limit};
-use crate::{auth::Caller, call::Admitted, problem::Problem};
+use super::{Admitted, lists::page_limit};
+use crate::{auth::Caller, problem::Problem};
 
 /// Pages of the store that one call reads, at most, while the caller may see few of the records.
 const PAGES_MAX: usize = 10;
 
-impl App {
+impl Admitted {
     /// Returns a page of the records that the caller may see, the newest first.
     pub(crate) async fn list_audit(
         &self,
-        admitted: &Admitted,
         limit: Option<u32>,
         cursor: Option<&str>,
     ) -> Result<ListAuditResponse, Problem> {
@@ -27,7 +26,7 @@ impl App {
             for entry in page {
                 before = Some(entry.id);
                 let record = serde_json::from_str::<AuditRecord>(&entry.line).ok();
-                records.extend(record.filter(|it| is_visible(admitted, it)));
+                records.extend(record.filter(|it| is_visible(self, it)));
                 if records.len() == limit {
                     break;
                 }

@@ -17,9 +17,8 @@ use duly_store_embedded::{
 use parking_lot::Mutex;
 use tokio::task;
 
-use super::App;
+use super::Admitted;
 use crate::{
-    call::Admitted,
     problem::Problem,
     repair::{repair_keys, repair_shards},
 };
@@ -157,14 +156,10 @@ impl Backups {
     }
 }
 
-impl App {
+impl Admitted {
     /// Copies the running store into an empty or new directory.
-    pub(crate) async fn make_backup(
-        &self,
-        admitted: &Admitted,
-        path: PathBuf,
-    ) -> Result<BackupReport, Problem> {
-        if let Some(tenant) = admitted.caller().tenant() {
+    pub(crate) async fn make_backup(&self, path: PathBuf) -> Result<BackupReport, Problem> {
+        if let Some(tenant) = self.caller().tenant() {
             let detail = format!(
                 "a backup contains the timers of all tenants, so a key of tenant {} cannot make one: ask an \
                  administrator, or export the namespaces",
@@ -182,13 +177,12 @@ impl App {
     /// Accepts that shards have lost data, or decides which keys and tenants count after a rollback.
     pub(crate) async fn repair_store(
         &self,
-        admitted: &Admitted,
         Repair { shards, keys }: Repair,
     ) -> Result<Repaired, Problem> {
         if shards.is_empty() && keys.is_none() {
             return Err(Invalid::new("body", "{}", "an object with shards or keys").into());
         }
-        let remedy = keys.as_deref().map(|name| remedy(admitted, name)).transpose()?;
+        let remedy = keys.as_deref().map(|name| remedy(self, name)).transpose()?;
         let Some(deployment) = self.store.deployment() else {
             let detail = "there is nothing to repair here: this server keeps its timers in a directory \
                           of its own, which `duly store check` verifies";

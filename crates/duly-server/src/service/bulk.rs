@@ -18,13 +18,12 @@ use duly_store::{
 use tokio::time::Instant;
 
 use super::{
-    App,
+    Admitted,
     cursor::{Cursor, apply_cursor},
     items::brief,
     reading::ReadResult,
 };
 use crate::{
-    call::Admitted,
     messages,
     problem::{Problem, refusal_texts::OperationKind},
 };
@@ -32,21 +31,20 @@ use crate::{
 /// Pages of the list that one call reads.
 const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
 
-impl App {
+impl Admitted {
     /// Cancels matching timers, as many as one call may.
     pub(crate) async fn cancel_many(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         call: BulkCancel,
     ) -> Result<CancelManyResponse, Problem> {
         let BulkCancel { filter, limit, cursor, mode } = call;
         if mode == BulkCancelMode::DryRun {
-            admitted.set_changes_nothing();
+            self.set_changes_nothing();
         }
         let mut request = list_request(namespace, filter);
         let filter = apply_cursor(&mut request, cursor.as_deref())?;
-        self.namespace(admitted, request.namespace.clone()).await?;
+        self.namespace(request.namespace.clone()).await?;
         let mut out = CancelManyResponse {
             dry_run: mode == BulkCancelMode::DryRun,
             examined: request.is_searched().then_some(0),
@@ -57,7 +55,7 @@ impl App {
         for _ in 0..PAGES_MAX {
             let remaining = limit - usize::try_from(out.cancelled).unwrap_or(limit);
             request.limit = remaining.min(PAGE_MAX);
-            let read = self.read_page(admitted, request.clone()).await;
+            let read = self.read_page(request.clone()).await;
             let ReadResult { value: page, reservation: _reservation, rest: _rest } =
                 read.map_err(|problem| match mode {
                     BulkCancelMode::DryRun => problem,
@@ -69,7 +67,7 @@ impl App {
             out.skipped += in_flight.len() as u64;
             match mode {
                 BulkCancelMode::DryRun => count(&free, &mut out),
-                BulkCancelMode::Cancel => cancel(self, admitted, &request, &free, &mut out).await?,
+                BulkCancelMode::Cancel => cancel(self, &request, &free, &mut out).await?,
             }
             request.after = page.next;
             let has_capacity = out.cancelled < limit as u64;
@@ -97,7 +95,6 @@ fn count(views: &[&TimerView], out: &mut CancelManyResponse) {
 }
 
 async fn cancel(
-    app: &App,
     admitted: &Admitted,
     request: &ListRequest,
     views: &[&TimerView],
@@ -120,7 +117,7 @@ async fn cancel(
         return Ok(());
     }
     let mut failed = None;
-    let outcomes = app.apply_many(admitted, namespace, commands).await;
+    let outcomes = admitted.apply_many(namespace, commands).await;
     for outcome in outcomes.map_err(|it| it.after_doing(out.cancelled, "cancelled"))? {
         match outcome {
             Outcome::Cancelled { already: false, maybe_delivered, .. } => {

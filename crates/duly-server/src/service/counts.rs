@@ -11,8 +11,8 @@ use duly_store::{
     forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
 };
 
-use super::App;
-use crate::{call::Admitted, memory::budget::Reservation, messages, problem::Problem};
+use super::Admitted;
+use crate::{memory::budget::Reservation, messages, problem::Problem};
 
 /// Memory of the counts of one shard: a namespace has at most a few hundred lanes.
 const STATS_BYTES: usize = 64 * 1024;
@@ -21,17 +21,16 @@ const BUCKET_BYTES: usize = 128;
 /// Memory of the rest of a response.
 const FIXED_BYTES: usize = 2 * 1024;
 
-impl App {
+impl Admitted {
     /// Returns the counts of a namespace over all shards, with their memory reservation, which has the
     /// same size for the text.
     pub(crate) async fn namespace_stats(
         &self,
-        admitted: &Admitted,
         name: NamespaceName,
     ) -> Result<(NamespaceStats, Reservation), Problem> {
         let shards = self.sharded().shards().len();
-        let mut reservation = self.budget(admitted).reserve(shards * STATS_BYTES)?;
-        let namespace = self.namespace(admitted, name.clone()).await?;
+        let mut reservation = self.budget().reserve(shards * STATS_BYTES)?;
+        let namespace = self.namespace(name.clone()).await?;
         let stats = self.sharded().stats(&name).await?;
         let stats = stats.ok_or_else(|| Problem::no_namespace(name.as_str()))?;
         let loads = self.node.lanes(&name);
@@ -47,12 +46,11 @@ impl App {
     /// Returns a forecast over all shards, with its memory reservation, which includes the text.
     pub(crate) async fn namespace_forecast(
         &self,
-        admitted: &Admitted,
         request: ForecastRequest,
     ) -> Result<(NamespaceForecast, Reservation), Problem> {
         let counts = request.count * self.sharded().shards().len() * size_of::<u64>();
         let reservation =
-            self.budget(admitted).reserve(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
+            self.budget().reserve(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
         let forecast = self.sharded().forecast(&request).await?;
         let forecast = forecast.ok_or_else(|| Problem::no_namespace(request.namespace.as_str()))?;
         let unavailable_shards = forecast.unavailable_shards();

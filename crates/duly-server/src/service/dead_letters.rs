@@ -13,52 +13,48 @@ use duly_store::{
 };
 
 use super::{
-    App,
+    Admitted,
     cursor::{Cursor, apply_cursor},
     items::brief,
     reading::ReadResult,
 };
 use crate::{
-    call::Admitted,
     messages,
     problem::{Problem, refusal_texts::OperationKind},
 };
 
-impl App {
+impl Admitted {
     /// Redrives dead letters, as many as one call may.
     pub(crate) async fn redrive(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         selection: DeadLetterSelection,
         spacing: RedriveSpacing,
     ) -> Result<RedriveResponse, Problem> {
         let operation =
             |letter, number| Operation::Redrive { letter, delay: spacing.delay(number) };
-        let done = handle_selection(self, admitted, namespace, selection, operation).await?;
+        let done = handle_selection(self, namespace, selection, operation).await?;
         Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
     /// Purges dead letters, as many as one call may.
     pub(crate) async fn purge(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         selection: DeadLetterSelection,
     ) -> Result<PurgeResponse, Problem> {
         let operation = |letter, _| Operation::Purge { letter };
-        let done = handle_selection(self, admitted, namespace, selection, operation).await?;
+        let done = handle_selection(self, namespace, selection, operation).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
     }
 
     /// Dead-letters overdue timers, as many as one call may.
     pub(crate) async fn dead_letter_overdue(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         DeadLetterOverdueRequest { due_by, cursor, .. }: DeadLetterOverdueRequest,
     ) -> Result<DeadLetterOverdueResponse, Problem> {
-        self.namespace(admitted, namespace.clone()).await?;
+        self.namespace(namespace.clone()).await?;
         let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
         let due_by = check_due_by(due_by, self.now())?;
         let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
@@ -68,13 +64,13 @@ impl App {
         let mut dead_lettered = 0;
         for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
             let ReadResult { value: page, reservation: _reservation, rest: _rest } =
-                self.read_page(admitted, request.clone()).await?;
+                self.read_page(request.clone()).await?;
             let unleased = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
             let commands = unleased.map(|view| {
                 let operation = Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by };
                 brief(namespace.clone(), operation)
             });
-            dead_letter(self, admitted, &namespace, commands.collect(), &mut dead_lettered).await?;
+            dead_letter(self, &namespace, commands.collect(), &mut dead_lettered).await?;
             request.after = page.next;
             if request.after.is_none() {
                 break;
@@ -96,25 +92,23 @@ struct SelectionResult {
 /// Carries out the operation that `operation` makes of a letter and its number, from 0, on the selected dead
 /// letters.
 async fn handle_selection(
-    app: &App,
     admitted: &Admitted,
     namespace: NamespaceName,
     selection: DeadLetterSelection,
     operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
-    app.namespace(admitted, namespace.clone()).await?;
+    admitted.namespace(namespace.clone()).await?;
     match selection {
         DeadLetterSelection::Named(dead_letters) => {
-            handle_named(app, admitted, &namespace, dead_letters, operation).await
+            handle_named(admitted, &namespace, dead_letters, operation).await
         }
         DeadLetterSelection::All(cursor) => {
-            handle_all(app, admitted, namespace, cursor.as_deref(), operation).await
+            handle_all(admitted, namespace, cursor.as_deref(), operation).await
         }
     }
 }
 
 async fn handle_named(
-    app: &App,
     admitted: &Admitted,
     namespace: &NamespaceName,
     dead_letters: Vec<Result<DeadLetterId, Invalid>>,
@@ -132,7 +126,7 @@ async fn handle_named(
             Err(invalid) => done.errors.push(refused(index, invalid.into())),
         }
     }
-    let outcomes = apply(app, admitted, namespace, operations).await?;
+    let outcomes = apply(admitted, namespace, operations).await?;
     for (index, outcome) in indices.into_iter().zip(outcomes) {
         match outcome {
             Ok(()) => done.count += 1,
@@ -150,7 +144,6 @@ fn refused(index: usize, problem: Problem) -> DeadLetterError {
 
 /// Handles every dead letter after the cursor, page by page, up to the bound of one call.
 async fn handle_all(
-    app: &App,
     admitted: &Admitted,
     namespace: NamespaceName,
     cursor: Option<&str>,
@@ -168,7 +161,7 @@ async fn handle_all(
     let mut done = SelectionResult::default();
     for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
         let ReadResult { value: page, reservation: _reservation, rest: _rest } =
-            app.read_page(admitted, request.clone()).await?;
+            admitted.read_page(request.clone()).await?;
         let dead_letters = page.timers.iter().filter_map(|view| match &view.body {
             Body::Whole(timer) => {
                 Some(DeadLetterId::Delivery(timer.delivery_id(namespace.as_str())))
@@ -178,7 +171,7 @@ async fn handle_all(
         let operations: Vec<_> =
             dead_letters.zip(number..).map(|(letter, number)| operation(letter, number)).collect();
         number += operations.len() as u64;
-        let outcomes = apply(app, admitted, &namespace, operations).await?;
+        let outcomes = apply(admitted, &namespace, operations).await?;
         // A missing letter was redriven or purged by another call.
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
         request.after.clone_from(&page.next);
@@ -193,14 +186,13 @@ async fn handle_all(
 
 /// Carries out operations on dead letters.
 async fn apply(
-    app: &App,
     admitted: &Admitted,
     namespace: &NamespaceName,
     operations: Vec<Operation>,
 ) -> Result<Vec<Result<(), Problem>>, Problem> {
     let kind = operations.first().map_or(OperationKind::Purge, OperationKind::of);
     let commands = operations.into_iter().map(|operation| brief(namespace.clone(), operation));
-    let outcomes = app.apply_many(admitted, namespace, commands.collect()).await?;
+    let outcomes = admitted.apply_many(namespace, commands.collect()).await?;
     let results = outcomes.into_iter().map(|outcome| match outcome {
         Outcome::Refused(_) | Outcome::Failed(_) => Err(messages::refused(kind, &outcome, "")),
         _ => Ok(()),
@@ -218,7 +210,6 @@ fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestam
 }
 
 async fn dead_letter(
-    app: &App,
     admitted: &Admitted,
     namespace: &NamespaceName,
     commands: Vec<Command>,
@@ -228,7 +219,7 @@ async fn dead_letter(
         return Ok(());
     }
     let mut failed = None;
-    for outcome in app.apply_many(admitted, namespace, commands).await? {
+    for outcome in admitted.apply_many(namespace, commands).await? {
         match outcome {
             Outcome::Changed(_) => *dead_lettered += 1,
             // Claimed, cancelled, rescheduled or dead-lettered since it was listed.

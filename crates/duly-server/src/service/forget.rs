@@ -4,26 +4,24 @@ use duly_api::ForgetResponse;
 use duly_core::{Code, NamespaceName, TimerId};
 use duly_store::{Error, Operation, Outcome, Refusal, command::DeadLetterId};
 
-use super::{App, items::brief};
+use super::{Admitted, items::brief};
 use crate::{
-    call::Admitted,
     messages,
     problem::{Problem, refusal_texts::OperationKind},
 };
 
-impl App {
+impl Admitted {
     /// Removes all that is left of an ended timer, also if the caller does not wait for it.
     pub(crate) async fn forget(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         id: TimerId,
     ) -> Result<ForgetResponse, Problem> {
-        self.namespace(admitted, namespace.clone()).await?;
-        let (app, admitted) = (self.clone(), admitted.clone());
+        self.namespace(namespace.clone()).await?;
+        let admitted = self.clone();
         let task = tokio::spawn(async move {
             let mut removed = ForgetResponse::default();
-            let done = app.forget_all(&admitted, &namespace, &id, &mut removed).await;
+            let done = admitted.forget_all(&namespace, &id, &mut removed).await;
             done.map_err(|problem| after_a_part(&removed, problem)).map(|()| removed)
         });
         task.await.map_err(|_| Problem::fault("the removal of a timer ended early"))?
@@ -31,7 +29,6 @@ impl App {
 
     async fn forget_all(
         &self,
-        admitted: &Admitted,
         namespace: &NamespaceName,
         id: &TimerId,
         removed: &mut ForgetResponse,
@@ -39,24 +36,19 @@ impl App {
         // The tombstone goes last: as long as it is there, a repeated schedule makes no new timer.
         let tombstone = || Operation::Forget { id: id.clone() };
         let letter = || Operation::Purge { letter: DeadLetterId::Timer(id.clone()) };
-        if self.is_pending(admitted, namespace, id).await? {
+        if self.is_pending(namespace, id).await? {
             // It is refused here.
-            removed.tombstones += u64::from(self.remove(admitted, namespace, tombstone()).await?);
+            removed.tombstones += u64::from(self.remove(namespace, tombstone()).await?);
         }
-        while self.remove(admitted, namespace, letter()).await? {
+        while self.remove(namespace, letter()).await? {
             removed.dead_letters += 1;
         }
-        removed.tombstones += u64::from(self.remove(admitted, namespace, tombstone()).await?);
+        removed.tombstones += u64::from(self.remove(namespace, tombstone()).await?);
         Ok(())
     }
 
-    async fn is_pending(
-        &self,
-        admitted: &Admitted,
-        namespace: &NamespaceName,
-        id: &TimerId,
-    ) -> Result<bool, Problem> {
-        match self.read_timer(admitted, namespace.clone(), id.clone()).await {
+    async fn is_pending(&self, namespace: &NamespaceName, id: &TimerId) -> Result<bool, Problem> {
+        match self.read_timer(namespace.clone(), id.clone()).await {
             Ok(read) => Ok(read.value.state.is_pending()),
             Err(problem) if problem.code() == Code::NotFound => Ok(false),
             Err(problem) => Err(problem),
@@ -66,12 +58,11 @@ impl App {
     /// Carries out an operation that removes something. Returns `false` if there was nothing.
     async fn remove(
         &self,
-        admitted: &Admitted,
         namespace: &NamespaceName,
         operation: Operation,
     ) -> Result<bool, Problem> {
         let kind = OperationKind::of(&operation);
-        match self.apply_one(admitted, brief(namespace.clone(), operation)).await? {
+        match self.apply_one(brief(namespace.clone(), operation)).await? {
             Outcome::Purged => Ok(true),
             Outcome::Refused(Refusal::UnknownTimer { .. } | Refusal::UnknownDeadLetter { .. }) => {
                 Ok(false)

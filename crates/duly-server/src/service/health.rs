@@ -6,8 +6,8 @@ use duly_api::cluster::{ClusterInfo, Node};
 use duly_node::MemberView;
 use duly_store::{Health, deployment::MembershipStage};
 
-use super::App;
-use crate::{call::Admitted, messages::ms};
+use super::{Admitted, App};
+use crate::messages::ms;
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -16,8 +16,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 ///
 /// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
 /// ready again. So a node that waits for them has to be ready.
-pub(crate) fn warnings(app: &App, admitted: &Admitted, mut of_store: Vec<String>) -> Vec<String> {
-    let health = app.node.health();
+pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<String> {
+    let health = admitted.node.health();
     let caller = admitted.caller();
     let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
     of_store.extend(unleased.map(|namespace| {
@@ -58,9 +58,9 @@ pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     reasons
 }
 
-impl App {
+impl Admitted {
     /// Returns the state of the service without waiting.
-    pub(crate) fn cluster(&self, admitted: &Admitted) -> ClusterInfo {
+    pub(crate) fn cluster(&self) -> ClusterInfo {
         let health = self.store.health();
         let reasons = reasons(self, &health);
         let members = self.node.members();
@@ -69,7 +69,7 @@ impl App {
             shards: self.store.shards().into(),
             ready: reasons.is_empty(),
             reasons,
-            warnings: warnings(self, admitted, health.warnings),
+            warnings: warnings(self, health.warnings),
             pending: health.pending,
             overdue: health.overdue,
             in_flight: health.in_flight,

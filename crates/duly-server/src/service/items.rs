@@ -14,9 +14,8 @@ use duly_store::{Answer, Command, Operation, Outcome};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::App;
+use super::{Admitted, App};
 use crate::{
-    call::Admitted,
     messages,
     problem::{
         Problem,
@@ -80,7 +79,7 @@ impl Items {
         };
         match self {
             Self::Operations => {
-                ItemResult::Operation(messages::result(admitted, sent, outcome, path))
+                ItemResult::Operation(messages::result(admitted.caller(), sent, outcome, path))
             }
             Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
         }

@@ -19,8 +19,8 @@ use duly_core::{
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
 use rand::Rng;
 
-use super::{App, lists::page_limit, tenants};
-use crate::{auth::Caller, call::Admitted, problem::Problem};
+use super::{Admitted, App, lists::page_limit, tenants};
+use crate::{auth::Caller, problem::Problem};
 
 /// Longest time for which an old secret stays valid.
 const KEEP_OLD_MAX: Millis = Millis::from_secs(30 * 86_400);
@@ -38,13 +38,9 @@ fn no_key(id: &KeyId) -> Problem {
     Problem::new(Code::NotFound, detail)
 }
 
-impl App {
+impl Admitted {
     /// Creates a key. Returns the key with its secret, which cannot be shown again.
-    pub(crate) async fn create_key(
-        &self,
-        admitted: &Admitted,
-        request: CreateKeyRequest,
-    ) -> Result<NewKey, Problem> {
+    pub(crate) async fn create_key(&self, request: CreateKeyRequest) -> Result<NewKey, Problem> {
         let now = self.now();
         let at = |time: Option<duly_api::Time>, field: &str| {
             time.map(|time| time.check(field)).transpose()
@@ -55,7 +51,7 @@ impl App {
             return Err(Invalid::unseen("expires_in", "left out beside expires_at").into());
         }
         let presented = generate();
-        let own = admitted.caller().key();
+        let own = self.caller().key();
         let created_by = own.map_or_else(String::new, |key| key.id.to_string());
         let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
         let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
@@ -70,7 +66,7 @@ impl App {
             expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
             ..ApiKey::new(&presented, request.name, rights, (now, created_by)).with_subject(subject)
         };
-        let key = self.change_key(admitted, &key.id.clone(), |_| Ok(key.clone())).await?;
+        let key = self.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
         let secret = key.subject.is_none().then(|| presented.reveal());
         Ok(NewKey { secret, key: Key::from(&key) })
     }
@@ -78,7 +74,6 @@ impl App {
     /// Returns a page of the keys that permit no more than the caller's own.
     pub(crate) fn list_keys(
         &self,
-        admitted: &Admitted,
         limit: Option<u32>,
         cursor: Option<&str>,
     ) -> Result<ListKeysResponse, Problem> {
@@ -88,9 +83,8 @@ impl App {
             .transpose()
             .map_err(|invalid| Invalid { field: "cursor".to_owned(), ..invalid })?;
         let records = self.auth.records();
-        let is_next = |key: &&ApiKey| {
-            after.as_ref().is_none_or(|it| key.id > *it) && is_granted(admitted, key)
-        };
+        let is_next =
+            |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && is_granted(self, key);
         let keys = records.keys.values().filter(is_next);
         let mut keys: Vec<_> = keys.take(limit + 1).map(Key::from).collect();
         let has_more = keys.len() > limit;
@@ -100,16 +94,15 @@ impl App {
     }
 
     /// Returns a key.
-    pub(crate) fn get_key(&self, admitted: &Admitted, id: &KeyId) -> Result<Key, Problem> {
+    pub(crate) fn get_key(&self, id: &KeyId) -> Result<Key, Problem> {
         let records = self.auth.records();
-        let key = records.keys.get(id).filter(|key| is_granted(admitted, key));
+        let key = records.keys.get(id).filter(|key| is_granted(self, key));
         key.map(Key::from).ok_or_else(|| no_key(id))
     }
 
     /// Changes a key. The names in `patch` are of fields that are removed.
     pub(crate) async fn patch_key(
         &self,
-        admitted: &Admitted,
         id: &KeyId,
         patch: Nulls<PatchKeyRequest>,
     ) -> Result<Key, Problem> {
@@ -118,14 +111,14 @@ impl App {
             return Err(Invalid::new("body", "{}", "an object with a field to change").into());
         }
         let revocation = PatchKeyRequest { disabled: Some(true), ..PatchKeyRequest::default() };
-        if admitted.may_only_revoke() && (patch != revocation || !nulls.is_empty()) {
+        if self.may_only_revoke() && (patch != revocation || !nulls.is_empty()) {
             return Err(crate::audit::unwritable());
         }
         let is_kept = |name: &&String| !["expires_at", "networks"].contains(&&***name);
         if let Some(name) = nulls.iter().find(is_kept) {
             return Err(Invalid::new(name, "null", "a value, or left out").into());
         }
-        let changed = self.change_key(admitted, id, |present| {
+        let changed = self.change_key(id, |present| {
             let mut key = present.cloned().ok_or_else(|| no_key(id))?;
             if let Some(name) = &patch.name {
                 key.name.clone_from(name);
@@ -152,7 +145,6 @@ impl App {
     /// Gives a key a new secret.
     pub(crate) async fn rotate_key(
         &self,
-        admitted: &Admitted,
         id: &KeyId,
         request: RotateKeyRequest,
     ) -> Result<NewKey, Problem> {
@@ -161,7 +153,7 @@ impl App {
         let until = keep.transpose()?.filter(|keep| *keep > Millis::ZERO);
         let until = until.map(|keep| self.now().saturating_add(keep));
         let presented = PresentedKey::new(id.clone(), generate().secret());
-        let changed = self.change_key(admitted, id, |present| {
+        let changed = self.change_key(id, |present| {
             let mut key = present.cloned().ok_or_else(|| no_key(id))?;
             if key.subject.is_some() {
                 let allowed = "a key with a secret: this one has a subject, whose certificate or token is \
@@ -180,10 +172,10 @@ impl App {
     }
 
     /// Removes a key.
-    pub(crate) async fn delete_key(&self, admitted: &Admitted, id: &KeyId) -> Result<(), Problem> {
-        let deleted = self.change_keys(admitted, id, |present| match present {
+    pub(crate) async fn delete_key(&self, id: &KeyId) -> Result<(), Problem> {
+        let deleted = self.change_keys(id, |present| match present {
             // Without it its holder may have a wider key, of a group. A disabled key keeps its place.
-            Some(key) if admitted.may_only_revoke() && key.subject.is_some() => {
+            Some(key) if self.may_only_revoke() && key.subject.is_some() => {
                 let detail = "the audit log cannot be written, and the removal of a key with a subject may leave \
                               its holder another key, of a group: disable it instead";
                 Err(Problem::temporary(Code::Unavailable, detail))
@@ -195,8 +187,8 @@ impl App {
     }
 
     /// Returns the caller: its key and rights, and its tenant.
-    pub(crate) fn whoami(&self, admitted: &Admitted) -> CallerInfo {
-        let caller = admitted.caller();
+    pub(crate) fn whoami(&self) -> CallerInfo {
+        let caller = self.caller();
         let (key, tenant) = (caller.key().map(Key::from), caller.tenant());
         let tenant = tenant.map(|it| tenants::shown(it));
         CallerInfo { keys_required: self.auth.is_required(), key, tenant }
@@ -205,13 +197,12 @@ impl App {
     /// Writes a key, and returns it. `next` gets the present one.
     async fn change_key(
         &self,
-        admitted: &Admitted,
         id: &KeyId,
         next: impl Fn(Option<&ApiKey>) -> Result<ApiKey, Problem> + Send + Sync,
     ) -> Result<ApiKey, Problem> {
-        let records = self.change_keys(admitted, id, |present| {
+        let records = self.change_keys(id, |present| {
             let key = next(present)?;
-            check_grant(admitted, &key)?;
+            check_grant(self, &key)?;
             Ok(AccessChange::Put(Box::new(key)))
         });
         records.await?.ok_or_else(|| Problem::fault("a key that was written is gone"))
@@ -220,14 +211,13 @@ impl App {
     /// Changes a key, and returns it as it is then.
     async fn change_keys(
         &self,
-        admitted: &Admitted,
         id: &KeyId,
         change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<Option<ApiKey>, Problem> {
-        admitted.note(|notes| notes.target = Some(id.to_string()));
-        let changed = self.change_records(admitted, |records| {
+        self.note(|notes| notes.target = Some(id.to_string()));
+        let changed = self.change_records(|records| {
             let present = records.keys.get(id);
-            present.map(|key| check_grant(admitted, key)).transpose()?;
+            present.map(|key| check_grant(self, key)).transpose()?;
             change(present)
         });
         Ok(changed.await?.keys.get(id).cloned())
@@ -236,7 +226,6 @@ impl App {
     /// Changes the keys and tenants, and returns them as they are then. `change` gets the present ones.
     pub(crate) async fn change_records(
         &self,
-        admitted: &Admitted,
         change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<AccessRecords, Problem> {
         if !self.auth.is_required() {
@@ -248,7 +237,7 @@ impl App {
         for _ in 0..TRIES {
             let records = self.auth.records();
             // The body may have taken long.
-            admitted.caller().check_still_valid(self.now())?;
+            self.caller().check_still_valid(self.now())?;
             if let Some(changed) = self.change_access(records.version, change(&records)?).await? {
                 return Ok(changed);
             }
@@ -256,7 +245,9 @@ impl App {
         let detail = "other callers kept changing keys: nothing was done, repeat the call";
         Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
     }
+}
 
+impl App {
     /// Uses the keys that the store has now.
     pub(crate) async fn reread_keys(&self) {
         let seen = self.auth.records().version;

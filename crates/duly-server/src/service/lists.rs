@@ -8,7 +8,8 @@ use duly_api::{
 use duly_core::{Invalid, access::Action};
 use duly_store::{TimerView, query::PAGE_MAX};
 
-use crate::{call::Admitted, problem::Problem};
+use super::Admitted;
+use crate::problem::Problem;
 
 /// Returns the most timers of a page.
 pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {

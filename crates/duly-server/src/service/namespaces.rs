@@ -4,17 +4,16 @@ use duly_api::{NamespaceField, NamespaceSettings};
 use duly_core::{Code, NamespaceName};
 use duly_store::namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets};
 
-use super::{App, lists::page_limit};
-use crate::{call::Admitted, problem::Problem, tenants::NamespaceAdmission};
+use super::{Admitted, lists::page_limit};
+use crate::{problem::Problem, tenants::NamespaceAdmission};
 
 /// Namespaces that are read with one call of the store.
 const AT_ONCE: usize = 32;
 
-impl App {
+impl Admitted {
     /// Replaces all settings. Returns the namespace, and `true` if it is new.
     pub(crate) async fn put_namespace(
         &self,
-        _: &Admitted,
         name: NamespaceName,
         settings: NamespaceSettings,
         reset: &[i32],
@@ -40,11 +39,7 @@ impl App {
     }
 
     /// Returns one namespace.
-    pub(crate) async fn namespace(
-        &self,
-        _: &Admitted,
-        name: NamespaceName,
-    ) -> Result<Namespace, Problem> {
+    pub(crate) async fn namespace(&self, name: NamespaceName) -> Result<Namespace, Problem> {
         let found = self.store.get_namespace(name.clone()).await?;
         found.ok_or_else(|| Problem::no_namespace(name.as_str()))
     }
@@ -53,7 +48,6 @@ impl App {
     /// of the next page.
     pub(crate) async fn namespaces(
         &self,
-        admitted: &Admitted,
         limit: Option<u32>,
         cursor: Option<&str>,
         mut show: impl FnMut(&Namespace) -> Result<(), Problem>,
@@ -72,7 +66,7 @@ impl App {
         loop {
             // One more than is shown: it tells whether there is another page.
             let count = left.min(AT_ONCE) + 1;
-            let found = self.visible_namespaces(admitted, after.clone(), count).await?;
+            let found = self.visible_namespaces(after.clone(), count).await?;
             let is_last = found.len() < count;
             for namespace in found.iter().take(count - 1) {
                 match show(namespace) {
@@ -95,11 +89,10 @@ impl App {
     /// Returns at most `count` namespaces after the name `after`: those that the caller may know of.
     async fn visible_namespaces(
         &self,
-        admitted: &Admitted,
         mut after: Option<NamespaceName>,
         count: usize,
     ) -> Result<Vec<Namespace>, Problem> {
-        let (caller, mut visible) = (admitted.caller(), Vec::new());
+        let (caller, mut visible) = (self.caller(), Vec::new());
         loop {
             let found = self.store.list_namespaces(after, count).await?;
             let last = found.last().map(|namespace| namespace.name.clone());
@@ -125,13 +118,12 @@ impl App {
     /// Changes some settings.
     pub(crate) async fn patch_namespace(
         &self,
-        admitted: &Admitted,
         name: NamespaceName,
         change: NamespaceSettings,
         reset: &[i32],
     ) -> Result<Namespace, Problem> {
         let _turn = self.patches().lock().await;
-        let present = self.present_namespace(admitted, name.clone()).await?;
+        let present = self.present_namespace(name.clone()).await?;
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
         self.check_settings(&name, &settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };
@@ -142,10 +134,9 @@ impl App {
     /// Returns a namespace with the settings that its coordinator shard has.
     pub(crate) async fn present_namespace(
         &self,
-        admitted: &Admitted,
         name: NamespaceName,
     ) -> Result<Namespace, Problem> {
-        let found = self.namespace(admitted, name).await?;
+        let found = self.namespace(name).await?;
         if found.maybe_outdated {
             let detail = "the coordinator shard of this namespace is unavailable, and the settings in the \
                           other shards may be one change behind: nothing was done";
@@ -157,7 +148,6 @@ impl App {
     /// Pauses a namespace, or lets it fire again.
     pub(crate) async fn set_activity(
         &self,
-        _: &Admitted,
         name: NamespaceName,
         activity: Activity,
     ) -> Result<Namespace, Problem> {
@@ -167,7 +157,6 @@ impl App {
     /// Deletes a namespace.
     pub(crate) async fn delete_namespace(
         &self,
-        _: &Admitted,
         name: NamespaceName,
         mode: DeleteMode,
     ) -> Result<(), Problem> {
@@ -179,7 +168,6 @@ impl App {
     /// Restores the record of a namespace.
     pub(crate) async fn repair_namespace(
         &self,
-        _: &Admitted,
         name: NamespaceName,
         keep: Option<&str>,
     ) -> Result<Repaired, Problem> {

@@ -10,9 +10,8 @@ use duly_core::{Invalid, NamespaceName};
 use duly_node::{LeaseRequest, Leased};
 use duly_store::{Error, SettleOutcome, Settlement, Token};
 
-use super::{App, items::too_many};
+use super::{Admitted, items::too_many};
 use crate::{
-    call::Admitted,
     memory::{
         budget::{Budget, Reservation},
         lease_reservation::LeaseReservation,
@@ -31,7 +30,6 @@ pub(crate) struct Claims {
 impl Claims {
     /// Claims firings, and waits for one as long as the call says.
     pub(crate) async fn take(
-        app: &App,
         admitted: &Admitted,
         namespace: NamespaceName,
         lease: LeaseCall,
@@ -39,7 +37,7 @@ impl Claims {
         let caller = admitted.caller();
         let tenant = caller.tenant().filter(|_| !lease.wait.is_zero());
         let _slot = tenant.map(|tenant| tenant.admit_waiting()).transpose()?;
-        let memory = Arc::new(LeaseReservation::new(&app.budget(admitted)));
+        let memory = Arc::new(LeaseReservation::new(&admitted.budget()));
         let request = LeaseRequest {
             namespace,
             max: lease.max,
@@ -48,9 +46,9 @@ impl Claims {
             wait: lease.wait,
             memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
-        let leased = app.node.lease(request).await?;
+        let leased = admitted.node.lease(request).await?;
         // The call may have waited. Claims that are dropped are released.
-        admitted.caller().check_still_valid(app.now())?;
+        admitted.caller().check_still_valid(admitted.now())?;
         Ok(Self { leased, memory })
     }
 
@@ -75,15 +73,14 @@ pub(crate) fn settle_result(result: Result<SettleOutcome, Problem>) -> SettleRes
 /// A settlement of a caller: `None` for an invalid token, or the reason of its refusal.
 pub(crate) type CheckedSettlement = Result<Option<Settlement>, Invalid>;
 
-impl App {
+impl Admitted {
     /// Settles leases. Returns one result for each settlement, in their order. A shard that fails
     /// refuses only its own settlements, unless all shards fail.
     pub(crate) async fn settle_many(
         &self,
-        admitted: &Admitted,
         checked: Vec<CheckedSettlement>,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
-        admitted.note(|notes| notes.items += checked.len() as u64);
+        self.note(|notes| notes.items += checked.len() as u64);
         let mut settlements = Vec::with_capacity(checked.len());
         let mut send = |settlement: Option<Settlement>| {
             let is_sent = settlement.is_some();
@@ -91,7 +88,7 @@ impl App {
             is_sent
         };
         let slots: Vec<_> = checked.into_iter().map(|checked| checked.map(&mut send)).collect();
-        let outcomes = self.node.settle(settlements, admitted.trace_parent()).await?;
+        let outcomes = self.node.settle(settlements, self.trace_parent()).await?;
         let mut outcomes = outcomes.into_iter();
         let results = slots.into_iter().map(|slot| match slot? {
             false => Ok(SettleOutcome::InvalidToken),

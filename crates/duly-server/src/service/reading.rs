@@ -16,9 +16,8 @@ use duly_store::{
     query::{ListRequest, PAGE_BYTES},
 };
 
-use super::App;
+use super::Admitted;
 use crate::{
-    call::Admitted,
     memory::budget::{Budget, Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
     problem::Problem,
 };
@@ -56,14 +55,13 @@ pub(crate) fn reserve_one_timer(budget: &Budget) -> Result<Reservation, Problem>
     Ok(reservation)
 }
 
-impl App {
+impl Admitted {
     /// Carries out one operation whose request uses `reservation`.
     ///
     /// The reservation grows by the timer that the response shows, and by as much for its text. Without
     /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         operation: Operation,
         reservation: &mut Reservation,
@@ -74,13 +72,13 @@ impl App {
         let answer = Answer::Within(bytes_max);
         let mut command = Command { namespace, operation, answer };
         for _ in 0..ATTEMPTS_MAX {
-            match self.apply_one(admitted, command.clone()).await? {
+            match self.apply_one(command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
                     grow_for_timer(reservation, own as u64 + bytes)?;
                     command.answer = Answer::Within(bytes);
                 }
                 Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
-                    self.create_implicitly(admitted, name).await?;
+                    self.create_implicitly(name).await?;
                 }
                 outcome => return Ok(outcome),
             }
@@ -91,12 +89,11 @@ impl App {
     /// Reads one timer, its tombstone, or its latest dead letter.
     pub(crate) async fn read_timer(
         &self,
-        admitted: &Admitted,
         namespace: NamespaceName,
         id: TimerId,
     ) -> Result<ReadResult<TimerView>, Problem> {
         let shard = self.sharded().shard_of(&namespace, id.as_str());
-        let mut reservation = reserve_one_timer(&self.budget(admitted))?;
+        let mut reservation = reserve_one_timer(&self.budget())?;
         for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
             match self.store.get(shard, name, id.clone(), half(&reservation)).await {
@@ -122,21 +119,18 @@ impl App {
     /// A shard is unavailable: a change that follows from the page would leave out the timers of that shard.
     pub(crate) async fn read_page(
         &self,
-        admitted: &Admitted,
         request: ListRequest,
     ) -> Result<ReadResult<Page>, Problem> {
-        let ReadResult { value, reservation, rest } =
-            self.read_partial_page(admitted, request).await?;
+        let ReadResult { value, reservation, rest } = self.read_partial_page(request).await?;
         Ok(ReadResult { value: value.whole()?, reservation, rest })
     }
 
     /// Reads a page of the list over the shards that are available.
     pub(crate) async fn read_partial_page(
         &self,
-        admitted: &Admitted,
         request: ListRequest,
     ) -> Result<ReadResult<Partial<Page>>, Problem> {
-        let mut reservation = self.budget(admitted).empty_reservation();
+        let mut reservation = self.budget().empty_reservation();
         let least = SMALL_BYTES_MAX.max(2 * SHARD_BYTES_MIN * self.sharded().shards().len());
         let most = usize::try_from(2 * PAGE_BYTES).unwrap_or(usize::MAX).max(least);
         reservation.grow_up_to(most, least)?;

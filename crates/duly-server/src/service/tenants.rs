@@ -12,9 +12,8 @@ use duly_core::{
 use duly_store::{AccessChange, AccessRecords};
 use tokio::time::timeout;
 
-use super::{App, lists::page_limit};
+use super::{Admitted, App, lists::page_limit};
 use crate::{
-    call::Admitted,
     problem::Problem,
     tenants::{TenantState, count::count_tenant},
 };
@@ -22,11 +21,10 @@ use crate::{
 /// Time to count what a new tenant has, before the response.
 const COUNT_WITHIN: Duration = Duration::from_secs(2);
 
-impl App {
+impl Admitted {
     /// Writes a tenant. Returns the tenant, and `true` if it is new.
     pub(crate) async fn put_tenant(
         &self,
-        admitted: &Admitted,
         tenant: access::Tenant,
     ) -> Result<(Tenant, bool), Problem> {
         let name = tenant.name.clone();
@@ -36,7 +34,7 @@ impl App {
         let above = self.above_maximum(&tenant).find(|(limit, _)| !is_same(*limit));
         above.map_or(Ok(()), |(_, invalid)| Err(invalid))?;
         let change = |_: &_| Ok(AccessChange::PutTenant(Box::new(tenant.clone())));
-        self.change_tenant(admitted, &name, change).await?;
+        self.change_tenant(&name, change).await?;
         if let Some(state) = self.auth.tenants().get(&name) {
             // It begins with what its namespaces have already.
             let count = count_tenant(&*self.store, state, &*self.clock);
@@ -48,18 +46,17 @@ impl App {
         };
         let straddling = self.auth.records().keys.values().filter(straddles).count();
         if straddling > 0 {
-            admitted.set_notice(format!(
+            self.set_notice(format!(
                 "{straddling} keys cover namespaces of tenant {name} and others: they belong to no tenant, and its \
                  limits of calls, connections and memory do not hold for them"
             ));
         }
-        Ok((self.tenant(admitted, &name)?, present.is_none()))
+        Ok((self.tenant(&name)?, present.is_none()))
     }
 
     /// Returns a page of the tenants of which the caller covers every namespace.
     pub(crate) fn list_tenants(
         &self,
-        admitted: &Admitted,
         limit: Option<u32>,
         cursor: Option<&str>,
     ) -> Result<ListTenantsResponse, Problem> {
@@ -71,7 +68,7 @@ impl App {
         let tenants = self.auth.tenants();
         let is_next = |state: &&_| {
             let tenant = TenantState::tenant(state);
-            after.as_ref().is_none_or(|it| tenant.name > *it) && is_visible(admitted, &tenant)
+            after.as_ref().is_none_or(|it| tenant.name > *it) && is_visible(self, &tenant)
         };
         let page = tenants.iter().map(AsRef::as_ref).filter(is_next);
         let mut page: Vec<_> = page.take(limit + 1).map(shown).collect();
@@ -82,34 +79,29 @@ impl App {
     }
 
     /// Removes a tenant.
-    pub(crate) async fn delete_tenant(
-        &self,
-        admitted: &Admitted,
-        name: &TenantName,
-    ) -> Result<(), Problem> {
+    pub(crate) async fn delete_tenant(&self, name: &TenantName) -> Result<(), Problem> {
         let delete = |records: &AccessRecords| match records.tenants.contains_key(name) {
             true => Ok(AccessChange::DeleteTenant(name.clone())),
             false => Err(no_tenant(name)),
         };
-        self.change_tenant(admitted, name, delete).await
+        self.change_tenant(name, delete).await
     }
 
     /// Returns a tenant that the caller may know of.
-    pub(crate) fn tenant(&self, admitted: &Admitted, name: &TenantName) -> Result<Tenant, Problem> {
+    pub(crate) fn tenant(&self, name: &TenantName) -> Result<Tenant, Problem> {
         let tenants = self.auth.tenants();
-        let state = tenants.get(name).filter(|state| is_visible(admitted, &state.tenant()));
+        let state = tenants.get(name).filter(|state| is_visible(self, &state.tenant()));
         state.map(|state| shown(state)).ok_or_else(|| no_tenant(name))
     }
 
     async fn change_tenant(
         &self,
-        admitted: &Admitted,
         name: &TenantName,
         change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<(), Problem> {
-        admitted.note(|notes| notes.target = Some(format!("tenant {name}")));
-        self.change_records(admitted, |records| {
-            if !admitted.caller().key().is_some_and(ApiKey::is_admin) {
+        self.note(|notes| notes.target = Some(format!("tenant {name}")));
+        self.change_records(|records| {
+            if !self.caller().key().is_some_and(ApiKey::is_admin) {
                 let detail = "only a key with the role admin in all namespaces (*) can change tenants: a tenant \
                               cannot raise its own limits";
                 return Err(Problem::new(Code::PermissionDenied, detail));
@@ -119,7 +111,9 @@ impl App {
         .await
         .map(drop)
     }
+}
 
+impl App {
     /// Returns the limits of a tenant that are above what the server has in all.
     fn above_maximum(
         &self,

@@ -24,12 +24,11 @@ use tonic::Status;
 use super::{QueuedResponse, Requests};
 use crate::{
     audit::StreamStep,
-    call::Admitted,
     grpc::{Problem, namespace, pull::check_settlements, required},
     memory::lease_reservation::LeaseReservation,
     messages,
     service::{
-        App,
+        Admitted,
         blocking::run_blocking,
         pull::{SETTLEMENT_BYTES, reserve_settlements, settle_result},
     },
@@ -68,7 +67,6 @@ struct LeaseResult {
 
 /// A consumer.
 pub(super) struct Session {
-    app: App,
     admitted: Admitted,
     namespace: NamespaceName,
     lease: Option<Millis>,
@@ -85,7 +83,6 @@ pub(super) struct Session {
 
 /// Records a step of a stream in the audit log.
 fn note_step(
-    app: &App,
     admitted: &Admitted,
     namespace: Option<&NamespaceName>,
     items: usize,
@@ -94,34 +91,28 @@ fn note_step(
     let notes = admitted.take_notes();
     let step = StreamStep {
         protocol: "grpc",
+        operation: admitted.operation(),
         namespace: namespace.or(notes.namespace.as_ref()),
         items,
         is_denied: notes.is_denied,
         is_doubtful,
     };
-    app.audit.note_step(admitted, &step, app.now());
+    admitted.audit.note_step(admitted.caller(), &step, admitted.now());
 }
 
 impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
-        app: App,
         admitted: Admitted,
         mut requests: Requests,
         responses: Sender<QueuedResponse>,
     ) -> Result<(), Status> {
         // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
-        admitted.caller().check_still_valid(app.now())?;
+        admitted.caller().check_still_valid(admitted.now())?;
         let open = required("open", first.open.take())?;
-        let opened = Self::open((app.clone(), admitted.clone()), open, responses);
-        note_step(
-            &app,
-            &admitted,
-            opened.as_ref().ok().map(|session| &session.namespace),
-            0,
-            false,
-        );
+        let opened = Self::open(admitted.clone(), open, responses);
+        note_step(&admitted, opened.as_ref().ok().map(|session| &session.namespace), 0, false);
         let mut session = opened?;
         session.take(first).await?;
         let mut leasing: OptionFuture<LeaseFuture> = None.into();
@@ -135,14 +126,14 @@ impl Session {
             let (ends_at, lease_ends_at) = (session.stops_at, session.held.next_end());
             tokio::select! {
                 biased;
-                () = app.stopping(), if session.stops_at.is_none() => {
+                () = admitted.stopping(), if session.stops_at.is_none() => {
                     // Its claims, if it has any, are released.
                     (leasing, is_leasing) = (None.into(), false);
                     session.stop();
                 }
                 Some(()) = wait_until(ends_at) => return Ok(()),
                 _ = check.tick(), if has_key => {
-                    admitted.caller().check_still_valid(app.now()).map_err(Status::from)?;
+                    admitted.caller().check_still_valid(admitted.now()).map_err(Status::from)?;
                 }
                 Some(()) = wait_until(lease_ends_at) => {
                     session.held.forget_ended(Instant::now());
@@ -166,7 +157,7 @@ impl Session {
     }
 
     fn open(
-        (app, admitted): (App, Admitted),
+        admitted: Admitted,
         open: v1::ConsumeOpen,
         responses: Sender<QueuedResponse>,
     ) -> Result<Self, Problem> {
@@ -181,7 +172,6 @@ impl Session {
             not_before: Instant::now(),
             backoff: BACKOFF_MIN,
             stops_at: None,
-            app,
             admitted,
         })
     }
@@ -207,12 +197,12 @@ impl Session {
 
     /// Records a step in the audit log.
     fn note_step(&self, items: usize, is_doubtful: bool) {
-        note_step(&self.app, &self.admitted, Some(&self.namespace), items, is_doubtful);
+        note_step(&self.admitted, Some(&self.namespace), items, is_doubtful);
     }
 
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
-        self.app.audit.check_writable()?;
-        let reservation = reserve_settlements(&self.app.budget(&self.admitted), settlements.len())?;
+        self.admitted.audit.check_writable()?;
+        let reservation = reserve_settlements(&self.admitted.budget(), settlements.len())?;
         let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
         let checked =
             run_blocking(bytes, move || Ok(check_settlements(&namespace, settlements))).await?;
@@ -224,7 +214,7 @@ impl Session {
             })
             .collect();
         let count = checked.len();
-        let results = match self.app.settle_many(&self.admitted, checked).await {
+        let results = match self.admitted.settle_many(checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
             Err(problem) => {
                 self.note_step(count, true);
@@ -256,7 +246,7 @@ impl Session {
 
     /// Sends a message when a slot is free; if the consumer has disconnected, nothing happens.
     async fn send(&self, kind: Kind) {
-        self.responses.send(queued(&self.app, &self.admitted, kind)).await.ok();
+        self.responses.send(queued(&self.admitted, kind)).await.ok();
     }
 
     /// Returns the number of firings that the consumer accepts now.
@@ -270,9 +260,9 @@ impl Session {
 
     /// Waits for a slot, then for firings. Their memory is reserved as they are claimed.
     fn lease(&self) -> LeaseFuture {
-        let (app, responses, not_before) =
-            (self.app.clone(), self.responses.clone(), self.not_before);
-        let memory = Arc::new(LeaseReservation::new(&app.budget(&self.admitted)));
+        let (admitted, responses, not_before) =
+            (self.admitted.clone(), self.responses.clone(), self.not_before);
+        let memory = Arc::new(LeaseReservation::new(&admitted.budget()));
         let request = LeaseRequest {
             namespace: self.namespace.clone(),
             max: self.capacity(),
@@ -286,7 +276,7 @@ impl Session {
             // Without a slot the consumer has disconnected, and the session ends.
             let Ok(slot) = responses.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
-            let leased = app.node.lease(request).await?;
+            let leased = admitted.node.lease(request).await?;
             Ok(LeaseResult { slot, leased, memory, began })
         })
     }
@@ -304,15 +294,14 @@ impl Session {
         let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));
         let response = v1::ConsumeResponse { kind };
-        let Ok(reservation) =
-            memory.for_response(&self.app.budget(&self.admitted), response.encoded_len())
+        let Ok(reservation) = memory.for_response(&self.admitted.budget(), response.encoded_len())
         else {
             // The claims are released for later, and do not count as attempts.
             self.not_before = Instant::now() + FULL_WAIT;
             return;
         };
         self.credits = self.credits.saturating_sub(leased.firings.len());
-        let pending_reply = self.held.take(&mut leased, self.app.now());
+        let pending_reply = self.held.take(&mut leased, self.admitted.now());
         slot.send(QueuedResponse { result: Ok(response), reservation, pending_reply });
     }
 
@@ -332,16 +321,16 @@ impl Session {
     /// Begins the stop: no more firings are sent.
     fn stop(&mut self) {
         self.stops_at = Some(Instant::now() + DRAIN_MAX);
-        let stopping = queued(&self.app, &self.admitted, Kind::Stopping(v1::Stopping {}));
+        let stopping = queued(&self.admitted, Kind::Stopping(v1::Stopping {}));
         // The stop does not wait for a consumer that does not read.
         self.responses.try_send(stopping).ok();
     }
 }
 
 /// Returns a counted response. It is counted without a check, because its change has been made.
-fn queued(app: &App, admitted: &Admitted, kind: Kind) -> QueuedResponse {
+fn queued(admitted: &Admitted, kind: Kind) -> QueuedResponse {
     let response = v1::ConsumeResponse { kind: Some(kind) };
-    let reservation = app.budget(admitted).reserve_unchecked(response.encoded_len());
+    let reservation = admitted.budget().reserve_unchecked(response.encoded_len());
     QueuedResponse { result: Ok(response), reservation, pending_reply: None }
 }
 

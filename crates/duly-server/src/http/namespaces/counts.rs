@@ -1,19 +1,16 @@
 //! Counts of a namespace: `GET /v1/namespaces/{namespace}/stats`, now, and
 //! `GET /v1/namespaces/{namespace}/forecast`, by time.
 
-use axum::extract::State;
 use duly_api::{Duration, NamespaceForecast, NamespaceStats};
 use http::{StatusCode, Uri};
 
 use crate::{
-    call::Admitted,
     http::{
-        App,
         path::NamespacePath,
         query::Query,
         response::{self, HandlerResult},
     },
-    service::counts::forecast_request,
+    service::{Admitted, counts::forecast_request},
 };
 
 /// Counts of a namespace.
@@ -27,11 +24,10 @@ use crate::{
     responses((status = 200, description = "The counts.", body = NamespaceStats))
 )]
 pub(crate) async fn namespace_stats(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
 ) -> HandlerResult {
-    let (stats, reservation) = app.namespace_stats(&admitted, name).await?;
+    let (stats, reservation) = admitted.namespace_stats(name).await?;
     response::json_within(reservation, StatusCode::OK, &stats)
 }
 
@@ -53,7 +49,6 @@ pub(crate) async fn namespace_stats(
     responses((status = 200, description = "The forecast.", body = NamespaceForecast))
 )]
 pub(crate) async fn namespace_forecast(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     uri: Uri,
@@ -61,6 +56,6 @@ pub(crate) async fn namespace_forecast(
     let query = Query::read(&uri, &["bucket", "count"])?;
     let bucket = query.get("bucket").map(Duration::of_query);
     let request = forecast_request(namespace, bucket.as_ref(), query.integer("count")?)?;
-    let (forecast, reservation) = app.namespace_forecast(&admitted, request).await?;
+    let (forecast, reservation) = admitted.namespace_forecast(request).await?;
     response::json_within(reservation, StatusCode::OK, &forecast)
 }

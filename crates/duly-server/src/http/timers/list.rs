@@ -3,7 +3,6 @@
 
 mod stream;
 
-use axum::extract::State;
 use duly_api::{
     ListResponse, Time, View, Words as _,
     moved::{Export, MovedTimer},
@@ -17,13 +16,13 @@ use duly_store::{
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::{
-    call::Admitted,
     http::{
-        App, Problem, body::NDJSON, path::NamespacePath, query::Query, response::HandlerResult,
+        Problem, body::NDJSON, path::NamespacePath, query::Query, response::HandlerResult,
         text::ResponseText,
     },
     messages,
     service::{
+        Admitted,
         blocking::run_blocking,
         cursor::{Cursor, FilterHash, apply_cursor},
         lists::{list_view, page_limit, shown},
@@ -60,7 +59,6 @@ use crate::{
     )
 )]
 pub(crate) async fn list_timers(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(namespace): NamespacePath,
     uri: Uri,
@@ -72,10 +70,10 @@ pub(crate) async fn list_timers(
     let view = list_view(&admitted, view(query.get("view"))?)?;
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     if wants_lines(&headers) {
-        return stream::respond(app, admitted, request, filter, view).await;
+        return stream::respond(admitted, request, filter, view).await;
     }
     let is_searched = request.is_searched();
-    let ReadResult { value, reservation, rest } = app.read_partial_page(&admitted, request).await?;
+    let ReadResult { value, reservation, rest } = admitted.read_partial_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {
         let unavailable_shards = value.unavailable_shards();
         let mut page = value.value;
@@ -122,7 +120,6 @@ pub(crate) async fn list_timers(
     responses((status = 200, description = "A page.", body = Export))
 )]
 pub(crate) async fn export_timers(
-    State(app): State<App>,
     admitted: Admitted,
     NamespacePath(name): NamespacePath,
     uri: Uri,
@@ -140,10 +137,9 @@ pub(crate) async fn export_timers(
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     let namespace = match request.after {
         Some(_) => None,
-        None => Some(app.present_namespace(&admitted, name).await?),
+        None => Some(admitted.present_namespace(name).await?),
     };
-    let ReadResult { value: mut page, reservation, rest } =
-        app.read_page(&admitted, request).await?;
+    let ReadResult { value: mut page, reservation, rest } = admitted.read_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {
         let mut text = ResponseText::new(rest);
         text.raw("{")?;

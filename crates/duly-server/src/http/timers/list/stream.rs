@@ -24,13 +24,13 @@ use futures::stream;
 
 use super::truncate_page;
 use crate::{
-    call::Admitted,
     http::{
-        App, Problem,
+        Problem,
         lines::{line, ndjson},
         text::ResponseText,
     },
     service::{
+        Admitted,
         blocking::run_blocking,
         cursor::{Cursor, FilterHash},
         lists::shown,
@@ -43,14 +43,12 @@ use crate::{
 /// # Errors
 /// When the first page is refused: then no part of a stream was sent.
 pub(super) async fn respond(
-    app: App,
     admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
     view: View,
 ) -> Result<Response, Problem> {
     let mut listing = ListStream {
-        app,
         admitted,
         request,
         filter,
@@ -70,7 +68,6 @@ pub(super) async fn respond(
 }
 
 struct ListStream {
-    app: App,
     admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
@@ -95,20 +92,20 @@ impl ListStream {
                 let error = problem.into_body();
                 let unavailable_shards = self.unavailable_shards();
                 let last = ListEnd::Stopped { cursor, error, unavailable_shards };
-                self.ready = [line(&self.app, &self.admitted, &last)].into();
+                self.ready = [line(&self.admitted, &last)].into();
             }
         }
         self.ready.pop_front()
     }
 
     async fn page(&mut self) -> Result<(), Problem> {
-        if self.app.is_stopping() {
+        if self.admitted.is_stopping() {
             let detail = "the server is stopping: continue from the cursor at the next server";
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
-        self.admitted.caller().check_still_valid(self.app.now())?;
+        self.admitted.caller().check_still_valid(self.admitted.now())?;
         let ReadResult { value, reservation, rest } =
-            self.app.read_partial_page(&self.admitted, self.request.clone()).await?;
+            self.admitted.read_partial_page(self.request.clone()).await?;
         for (shard, error) in value.unavailable {
             self.unavailable.entry(shard).or_insert(error);
         }
@@ -135,7 +132,7 @@ impl ListStream {
                     let (examined, unavailable_shards) = (self.examined, self.unavailable_shards());
                     let progress =
                         ListEnd::Progress { examined, up_to, cursor, unavailable_shards };
-                    self.ready.push_back(line(&self.app, &self.admitted, &progress));
+                    self.ready.push_back(line(&self.admitted, &progress));
                 }
                 self.request.after = Some(position);
             }
@@ -149,7 +146,7 @@ impl ListStream {
                     },
                     None => ListEnd::Summary { timers: self.timers },
                 };
-                self.ready.push_back(line(&self.app, &self.admitted, &end));
+                self.ready.push_back(line(&self.admitted, &end));
             }
         }
         Ok(())

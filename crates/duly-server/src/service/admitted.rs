@@ -1,10 +1,11 @@
 //! A call that was admitted: its caller, its trace context, a notice for people beside the body of its response,
 //! and its notes for the audit log.
 //!
-//! [`crate::admission`] makes it, for HTTP and gRPC alike.
+//! [`crate::admission`] makes it, for HTTP and gRPC alike. The operations are its methods.
 
 use std::{
     fmt,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,8 +17,11 @@ use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
+use super::App;
 use crate::{
+    audit::{CallNotes, SharedNotes},
     auth::Caller,
+    memory::budget::Budget,
     operations::{CallKind, Operation},
     problem::Problem,
 };
@@ -25,29 +29,12 @@ use crate::{
 /// Name of the header with the notice.
 pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
-/// The notes of a call, which the audit log reads when it ends.
-pub(crate) type SharedNotes = Arc<Mutex<CallNotes>>;
-
-/// Facts about a call for the audit log, as far as it was read.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CallNotes {
-    /// Its namespace.
-    pub(crate) namespace: Option<NamespaceName>,
-    /// The key that it concerns.
-    pub(crate) target: Option<String>,
-    /// Timers and verdicts that it named.
-    pub(crate) items: u64,
-    /// `true`: the caller may not know of the namespace, or lacks a right to a part of the call.
-    pub(crate) is_denied: bool,
-    /// `true`: it has no line in the audit log that is required, so it may do nothing but revoke a key.
-    pub(crate) may_only_revoke: bool,
-}
-
 /// An admitted call; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Admitted(Arc<Inner>);
 
 struct Inner {
+    app: App,
     operation: &'static Operation,
     caller: Caller,
     /// `None` if the call is not audited.
@@ -59,21 +46,29 @@ struct Inner {
     changes_nothing: AtomicBool,
 }
 
+impl Deref for Admitted {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.0.app
+    }
+}
+
 impl Admitted {
     /// Creates an admitted call with these headers.
     pub(crate) fn new(
+        app: App,
         operation: &'static Operation,
         caller: Caller,
         notes: Option<SharedNotes>,
         headers: &HeaderMap,
     ) -> Self {
-        let text = headers.get("traceparent").and_then(|value| value.to_str().ok());
-        let trace_parent = text.filter(|text| trace::is_proper(text)).map(Arc::from);
         Self(Arc::new(Inner {
+            app,
             operation,
             caller,
             notes,
-            trace_parent,
+            trace_parent: trace_parent(headers),
             notice: Mutex::default(),
             changes_nothing: AtomicBool::new(operation.kind != CallKind::Change),
         }))
@@ -87,6 +82,11 @@ impl Admitted {
     /// Returns the caller.
     pub(crate) fn caller(&self) -> &Caller {
         &self.0.caller
+    }
+
+    /// Returns the memory budget of requests and responses, for this call.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget_of(&self.0.caller)
     }
 
     /// Returns the W3C trace context. A malformed one is left out.
@@ -160,6 +160,12 @@ impl fmt::Debug for Admitted {
     }
 }
 
+/// Returns the W3C trace context of a call. A malformed one is left out.
+fn trace_parent(headers: &HeaderMap) -> Option<Arc<str>> {
+    let text = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    text.filter(|text| trace::is_proper(text)).map(Arc::from)
+}
+
 /// Returns the problem of a call that has no response `within` its time limit.
 pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
     let outcome = if changes_nothing {
@@ -174,15 +180,13 @@ pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operations::UNKNOWN_PATH;
 
     #[test]
     fn only_a_proper_trace_context_travels() {
         let check = |text: &str, kept: bool| {
             let mut headers = HeaderMap::new();
             headers.insert("traceparent", text.parse().unwrap());
-            let admitted = Admitted::new(&UNKNOWN_PATH, Caller::Unidentified, None, &headers);
-            assert_eq!(admitted.trace_parent().is_some(), kept, "{text}");
+            assert_eq!(trace_parent(&headers).is_some(), kept, "{text}");
         };
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         check(&format!("00-{trace}-{span}-01"), true);
