@@ -288,6 +288,7 @@ fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
     tasks
 }
 
+/// Returns `true` unless timers wait for the disk. A change of the keys that hangs ends no process: its timers go on.
 fn makes_progress(store: &dyn Store) -> bool {
     store.health().stalls.is_empty()
 }
@@ -300,13 +301,14 @@ async fn log_stalls(store: Arc<dyn Store>) {
         ticks.tick().await;
         // `health` may wait for the engine, which must not block the runtime.
         let asked = Arc::clone(&store);
-        let Ok(stalls) = spawn_blocking(move || asked.health().stalls).await else { continue };
-        match stalls.first() {
+        let Ok(health) = spawn_blocking(move || asked.health()).await else { continue };
+        let stall = health.stalls.first().or(health.keys_stall.as_ref());
+        match stall {
             Some(stall) if !stalled => tracing::error!(%stall, "the store makes no progress"),
             None if stalled => tracing::warn!("the store makes progress again"),
             _ => {}
         }
-        stalled = !stalls.is_empty();
+        stalled = stall.is_some();
     }
 }
 

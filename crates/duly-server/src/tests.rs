@@ -49,6 +49,8 @@ pub(crate) struct ClaimCounts {
     pub(crate) settles_failing: AtomicUsize,
     /// `true`: the store reports work that hangs.
     pub(crate) stalled: AtomicBool,
+    /// `true`: a change of the keys hangs.
+    pub(crate) keys_stalled: AtomicBool,
 }
 
 fn fails(count: &AtomicUsize) -> Option<Error> {
@@ -80,7 +82,9 @@ impl StandIn for CountingStore {
     fn health(&self) -> Health {
         let stalled = self.1.stalled.load(Ordering::Relaxed);
         let stalls = stalled.then(|| "a sync hangs".to_owned()).into_iter().collect();
-        Health { stalls, ..self.0.health() }
+        let keys_stalled = self.1.keys_stalled.load(Ordering::Relaxed);
+        let keys_stall = keys_stalled.then(|| "a change of the keys hangs".to_owned());
+        Health { stalls, keys_stall, ..self.0.health() }
     }
 
     fn settle(

@@ -458,6 +458,7 @@ impl Store for EmbeddedStore {
                 let fresh = answer.recv_timeout(HEALTH_WAIT_MAX);
                 let mut health = fresh.unwrap_or_else(|_| shared.health.lock().clone());
                 health.stalls = shared.progress.stalls();
+                health.keys_stall = shared.progress.keys_stall();
                 health.warnings.extend(shared.progress.warnings());
                 health
             }

@@ -299,6 +299,8 @@ pub struct Health {
     pub not_ready: Vec<String>,
     /// Work that hangs, such as a sync of the disk: the store serves nothing until it ends. A sentence for people each.
     pub stalls: Vec<String>,
+    /// A change of the keys that hangs, as a sentence for people: a revoked key still works, and timers go on.
+    pub keys_stall: Option<String>,
     /// Problems that an operator should fix, although it can serve. A warning is a sentence for people.
     pub warnings: Vec<String>,
     /// Shards that take no calls until an operator repairs them, with the fault of each.

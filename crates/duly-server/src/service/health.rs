@@ -40,6 +40,7 @@ pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<St
 /// Returns the reasons why the service cannot work; none if it can.
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = [&health.not_ready[..], &health.stalls].concat();
+    reasons.extend(health.keys_stall.clone());
     let node = app.node.health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());

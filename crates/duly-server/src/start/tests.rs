@@ -302,15 +302,16 @@ async fn readiness_log_and_watchdog_follow_a_stall_of_the_store() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    for (stalled, status, line) in [
-        (false, 200, ""),
-        (true, 503, "the store makes no progress"),
-        (false, 200, "the store makes progress again"),
+    for (stalled, keys_stalled, reasons, line) in [
+        (false, false, Value::Null, ""),
+        (true, false, json!(["a sync hangs"]), "the store makes no progress"),
+        (false, false, Value::Null, "the store makes progress again"),
+        (false, true, json!(["a change of the keys hangs"]), "a change of the keys hangs"),
     ] {
         server.claims.stalled.store(stalled, Ordering::Relaxed);
+        server.claims.keys_stalled.store(keys_stalled, Ordering::Relaxed);
         let (found, body) = call_http(&server.app, ("GET", "/readyz"), None, "").await;
-        assert_eq!(found.as_u16(), status, "{body}");
-        let reasons = if stalled { json!(["a sync hangs"]) } else { Value::Null };
+        assert_eq!(found.as_u16(), if reasons.is_null() { 200 } else { 503 }, "{body}");
         assert_eq!(body["reasons"], reasons);
         assert_eq!(makes_progress(&*store), !stalled, "as the watchdog asks");
         logged(line).await;

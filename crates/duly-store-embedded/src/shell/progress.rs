@@ -100,13 +100,16 @@ impl Progress {
                  disk; check the disk"
             )
         });
-        let keys = self.stalled(&self.keys, STALLED_AFTER).map(|seconds| {
-            format!(
-                "the disk has not finished a change of the keys for {seconds} s: a revoked key still works, and \
-                 further changes of keys wait; check the disk"
-            )
-        });
-        sync.into_iter().chain(engine).chain(keys).collect()
+        sync.into_iter().chain(engine).collect()
+    }
+
+    /// Returns a sentence on a change of the keys that hangs.
+    pub(crate) fn keys_stall(&self) -> Option<String> {
+        let seconds = self.stalled(&self.keys, STALLED_AFTER)?;
+        Some(format!(
+            "the disk has not finished a change of the keys for {seconds} s: a revoked key still works, and further \
+             changes of keys wait; check the disk"
+        ))
     }
 
     /// Returns problems that do not keep the store from serving.

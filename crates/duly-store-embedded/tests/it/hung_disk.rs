@@ -179,7 +179,8 @@ impl Course {
         while !seen.is_acknowledged && is_served(&seen.stalls) {
             assert!(Instant::now() < deadline, "a change waits, and nothing says so");
             seen.is_acknowledged = answer.recv_timeout(Duration::from_millis(20)).is_ok();
-            seen.stalls = store.health().stalls;
+            let health = store.health();
+            seen.stalls = health.stalls.into_iter().chain(health.keys_stall).collect();
             // A thread may begin to wait for the one that hangs only now.
             self.clock.advance(Millis::from_secs(1));
         }
