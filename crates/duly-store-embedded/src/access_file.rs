@@ -30,7 +30,7 @@ use crate::{
     json_file::{self, JsonPair, Versioned},
     manifest::{self, Manifest},
     open::OpenError,
-    shell::Progress,
+    progress::Progress,
 };
 
 /// Name of the file.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     disk::{self, Disk},
     json_file::{JsonPair, Versioned},
-    shell::Progress,
+    progress::Progress,
 };
 
 /// Name of the file.

@@ -25,13 +25,12 @@ use std::{
 };
 
 use crate::{
-    access_file, checkpoint,
+    access_file,
     disk::{self, Disk, RealDisk},
     engine::backup::BackupPlan,
-    journal,
     manifest::{self, Manifest},
+    numbered::{CHECKPOINTS, DIRS},
     open::{OpenError, Tail},
-    sorted_runs,
 };
 
 mod copy;
@@ -45,9 +44,6 @@ pub const MANIFEST: &str = manifest::NAME;
 pub const MANIFEST_COPY: &str = manifest::COPY;
 
 use copy::Copying;
-
-/// Directories of a store.
-const DIRS: [&str; 3] = [journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir];
 
 /// The result of a backup or a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,7 +237,7 @@ pub(crate) fn copy(
 ) -> Result<BackupReport, BackupError> {
     let BackupPlan { checkpoint, whole, active, active_end, closing, lsn, pace, reserve } = plan;
     let names = whole.iter().map(|id| id.name());
-    let names: Vec<String> = names.chain([checkpoint::FILES.name(*checkpoint)]).collect();
+    let names: Vec<String> = names.chain([CHECKPOINTS.name(*checkpoint)]).collect();
     let active = active.name();
     target.fill(|disk| {
         let throttle = pace.throttle();

@@ -19,7 +19,7 @@ use crate::{
     access_file, audit_file,
     clock::SystemClock,
     disk::{self, Disk, RealDisk},
-    engine::invariants::at_rest::StateAtRest,
+    engine::invariants::at_rest::{StateAtRest, Stray},
     format,
     manifest::{self, Manifest},
     open::{OpenError, Tail},
@@ -28,8 +28,8 @@ use crate::{
 mod files;
 mod report;
 
-pub use crate::open::OpenProgress as Progress;
-pub use report::{Counts, FilesOf, Finding, Holding, LeftOver, Report};
+pub use crate::{engine::invariants::at_rest::Holding, open::OpenProgress as Progress};
+pub use report::{Counts, FilesOf, Finding, LeftOver, Report};
 
 /// Reads a whole data directory. No running server may have it open.
 ///
@@ -152,12 +152,11 @@ impl Check<'_> {
         let Some(state) = &self.state else {
             return;
         };
-        for stray in state.strays() {
+        for Stray { file, offset, what } in state.strays() {
             // This finding says more than one of a damaged record at the same byte, and replaces it.
-            let is_other =
-                |known: &Finding| known.file != stray.file || known.offset != stray.offset;
-            self.report.findings.retain(is_other);
-            self.report.find(stray);
+            self.report.findings.retain(|known| known.file != file || known.offset != offset);
+            let means = "it was acknowledged and is lost; restore a backup to get it back";
+            self.report.find(Finding { file, offset, what, means });
         }
         for what in state.broken_invariants() {
             let file = manifest::NAME.to_owned();

@@ -5,7 +5,7 @@
 //!    when it is complete and durable, so a file of that name is always complete.
 //! 3. A checkpoint that does not read back is therefore damage of the disk, and a start may load the one
 //!    before it.
-//! 4. The start of the store makes the directory [`FILES`]`.dir` durable before the first writer.
+//! 4. The start of the store makes the directory [`CHECKPOINTS`]`.dir` durable before the first writer.
 //! 5. A reader goes block by block, through a window of the file. The end block has a fixed place, the last
 //!    bytes of the file, and is read first. A file without it is refused before anything of it is used. The
 //!    counts of the end block say how much to expect, and the blocks must add up to them.
@@ -33,12 +33,9 @@ use crate::{
         frame::Seed,
     },
     manifest::Manifest,
-    numbered::{Numbered, check_origin, damaged},
+    numbered::{CHECKPOINTS, damaged},
     open::{OpenError, OpenProgress, Result},
 };
-
-/// Directory and suffix of the checkpoints.
-pub(crate) const FILES: Numbered = Numbered { dir: "checkpoints", suffix: ".ckp" };
 
 /// Bytes read at once, unless a block is longer. Tests cross the boundaries with small files.
 const WINDOW_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 2 << 20 };
@@ -66,7 +63,7 @@ pub(crate) struct CheckpointReader {
 impl CheckpointReader {
     /// Opens the checkpoint with this number, and checks its header and its end.
     pub(crate) fn open(disk: &dyn Disk, number: u64, manifest: &Manifest) -> Result<Self> {
-        let name = FILES.name(number);
+        let name = CHECKPOINTS.name(number);
         let file = disk.open(&name)?;
         let seed = manifest.frame_seed();
         let length = file.len()?;
@@ -78,7 +75,7 @@ impl CheckpointReader {
         file.read_exact_at(0, &mut bytes)?;
         let header = Header::read(&bytes, seed)
             .map_err(|error| damaged(&name, 0, &format!("the checkpoint's header: {error}")))?;
-        check_origin(&name, "file", header.version, header.store, manifest)?;
+        manifest.check_origin(&name, "file", header.version, header.store)?;
         if header.number != number {
             return Err(damaged(&name, 32, "the checkpoint was renamed"));
         }
@@ -271,7 +268,7 @@ impl CheckpointWriter {
         seed: Seed,
         throttle: Throttle,
     ) -> disk::Result<Self> {
-        let name = FILES.temporary_name(header.number);
+        let name = CHECKPOINTS.temporary_name(header.number);
         let mut file = FreshFile::create(Arc::clone(&disk), name, throttle, Caching::CacheBypass)?;
         file.append(&header.encode(seed))?;
         let (number, block, end) = (header.number, Vec::new(), End::default());
@@ -305,7 +302,8 @@ impl CheckpointWriter {
         let end = self.end;
         self.append(&Block::End(end))?;
         let bytes = self.file.finish()?;
-        let (temporary, name) = (FILES.temporary_name(self.number), FILES.name(self.number));
+        let (temporary, name) =
+            (CHECKPOINTS.temporary_name(self.number), CHECKPOINTS.name(self.number));
         fresh::publish(&*self.disk, &temporary, &name)?;
         Ok(FinishedCheckpoint { bytes, end })
     }

@@ -24,7 +24,7 @@ use crate::{
         sorted_run,
     },
     index::Location,
-    journal::segment_name,
+    numbered::{SEGMENTS, SORTED_RUNS},
     sorted_runs,
 };
 
@@ -41,8 +41,8 @@ const FIRST_READ_BYTES: usize = 64;
 impl FileId {
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Segment(sequence) => segment_name(sequence),
-            Self::SortedRun(id) => sorted_runs::FILES.name(id),
+            Self::Segment(sequence) => SEGMENTS.name(sequence),
+            Self::SortedRun(id) => SORTED_RUNS.name(id),
         }
     }
 }

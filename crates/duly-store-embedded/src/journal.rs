@@ -33,7 +33,7 @@ use crate::{
     },
     index::Location,
     manifest::Manifest,
-    numbered::Numbered,
+    numbered::SEGMENTS,
     open::Tail,
 };
 
@@ -45,17 +45,6 @@ pub(crate) use spare::{PACED_BYTES, RECYCLED_SUFFIX, SPARE, SparePace, recycle, 
 
 /// Memory that is kept from one frame to the next; a larger buffer was for very large records.
 const FRAME_BYTES_KEPT: usize = 4 << 20;
-
-/// Directory of the segments.
-pub(crate) const DIR: &str = "journal";
-
-/// Directory and suffix of the segments.
-const FILES: Numbered = Numbered { dir: DIR, suffix: ".log" };
-
-/// Returns the name of a segment's file.
-pub(crate) fn segment_name(sequence: u64) -> String {
-    FILES.name(sequence)
-}
 
 /// A place in the order of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -91,7 +80,7 @@ pub(crate) type DirSyncLock = Arc<Mutex<()>>;
 /// Makes the names of segments durable, for threads that do not name any.
 pub(crate) fn sync_names(disk: &dyn Disk, naming: &DirSyncLock) -> disk::Result<()> {
     let _alone = naming.lock();
-    disk.sync_dir(DIR)
+    disk.sync_dir(SEGMENTS.dir)
 }
 
 /// The reason that a segment could not be started.
@@ -418,7 +407,7 @@ impl Journal {
             self.synced(self.written_lsn(), position);
         }
         let sequence = self.active_sequence() + 1;
-        let name = segment_name(sequence);
+        let name = SEGMENTS.name(sequence);
         let length = self.segment_bytes;
         let header = segment::Header {
             version: format::VERSION,
@@ -436,7 +425,7 @@ impl Journal {
         }
         self.is_sealed = true;
         let file = sync_guard::guard(self.disk.open(&name).map_err(RollError::Again)?);
-        self.disk.sync_dir(DIR).map_err(|error| match error {
+        self.disk.sync_dir(SEGMENTS.dir).map_err(|error| match error {
             // The directory was not opened, or the next attempt gives the name again: its sync counts.
             error if error.is_shortage() => RollError::Again(error),
             error @ disk::Error::NoSpace { .. } => RollError::Again(error),

@@ -34,6 +34,7 @@ mod manifest;
 mod numbered;
 mod open;
 mod options;
+mod progress;
 mod shell;
 mod sorted_runs;
 mod store;

@@ -24,16 +24,14 @@
 //!    cannot read. Bytes behind them are for later versions and are ignored.
 
 use crate::{
-    checkpoint,
     disk::{self, Disk},
     format::{
         self,
         fields::{FieldReader, FieldWriter},
         frame,
     },
-    journal, numbered,
+    numbered::{self, DIRS},
     open::{OpenError, Result, Tail},
-    sorted_runs,
 };
 
 /// The epoch of a store whose first segment is not durable yet. Frames begin with the next epoch, so
@@ -69,7 +67,7 @@ pub(crate) struct Manifest {
 
 /// Returns the first directory of a store that is not empty.
 fn first_in_use(disk: &dyn Disk) -> disk::Result<Option<&'static str>> {
-    for dir in [journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
+    for dir in DIRS {
         if !disk.list(dir)?.is_empty() {
             return Ok(Some(dir));
         }
@@ -202,6 +200,29 @@ impl Manifest {
         }
         if self.version < format::VERSION_READ_MIN {
             return Err(OpenError::Older { found: self.version, oldest: format::VERSION_READ_MIN });
+        }
+        Ok(())
+    }
+
+    /// Refuses a file of another store, or of a format that this build does not read. `what` is the kind of file,
+    /// for the message.
+    pub(crate) fn check_origin(
+        &self,
+        name: &str,
+        what: &str,
+        version: u32,
+        store: u128,
+    ) -> Result<()> {
+        if store != self.store {
+            let what = format!("the {what} belongs to another store");
+            return Err(numbered::damaged(name, 16, &what));
+        }
+        // A newer build may have written it in a format that its manifest declares readable by this one.
+        if version > format::VERSION.max(self.version) {
+            return Err(OpenError::Newer { found: version, known: format::VERSION, features: 0 });
+        }
+        if version < format::VERSION_READ_MIN {
+            return Err(OpenError::Older { found: version, oldest: format::VERSION_READ_MIN });
         }
         Ok(())
     }

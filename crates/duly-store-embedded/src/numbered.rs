@@ -1,13 +1,11 @@
-//! Numbered files, the common base of sorted runs and checkpoints: names with numbers, and the check of
-//! their store.
+//! Numbered files, the common base of segments, sorted runs and checkpoints: their directories, and their names
+//! with numbers.
 //!
-//! A numbered file is `<dir>/<16 decimal digits>.<suffix>`, from 1. It is written under the same name
-//! with the suffix `tmp`. A start removes such files that a crash left behind.
+//! A numbered file is `<dir>/<16 decimal digits>.<suffix>`, from 1. Sorted runs and checkpoints are written
+//! under the same name with the suffix `tmp`. A start removes such files that a crash left behind.
 
 use crate::{
     disk::{self, Disk},
-    format,
-    manifest::Manifest,
     open::{OpenError, Result},
 };
 
@@ -21,6 +19,15 @@ pub(crate) struct Numbered {
     /// Suffix with its dot.
     pub(crate) suffix: &'static str,
 }
+
+/// Segments of the journal.
+pub(crate) const SEGMENTS: Numbered = Numbered { dir: "journal", suffix: ".log" };
+/// Sorted runs.
+pub(crate) const SORTED_RUNS: Numbered = Numbered { dir: "runs", suffix: ".run" };
+/// Checkpoints.
+pub(crate) const CHECKPOINTS: Numbered = Numbered { dir: "checkpoints", suffix: ".ckp" };
+/// Directories of a store.
+pub(crate) const DIRS: [&str; 3] = [SEGMENTS.dir, SORTED_RUNS.dir, CHECKPOINTS.dir];
 
 impl Numbered {
     pub(crate) fn name(&self, number: u64) -> String {
@@ -58,28 +65,6 @@ impl Numbered {
         }
         Ok(())
     }
-}
-
-/// Refuses a file of another store, or of a format that this build does not read. `what` is the kind of
-/// file, for the message.
-pub(crate) fn check_origin(
-    name: &str,
-    what: &str,
-    version: u32,
-    store: u128,
-    manifest: &Manifest,
-) -> Result<()> {
-    if store != manifest.store {
-        return Err(damaged(name, 16, &format!("the {what} belongs to another store")));
-    }
-    // A newer build may have written it in a format that its manifest declares readable by this one.
-    if version > format::VERSION.max(manifest.version) {
-        return Err(OpenError::Newer { found: version, known: format::VERSION, features: 0 });
-    }
-    if version < format::VERSION_READ_MIN {
-        return Err(OpenError::Older { found: version, oldest: format::VERSION_READ_MIN });
-    }
-    Ok(())
 }
 
 pub(crate) fn damaged(file: &str, offset: u64, what: &str) -> OpenError {

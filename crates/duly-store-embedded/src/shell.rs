@@ -16,13 +16,13 @@ mod background;
 mod engine_loop;
 mod fair_queue;
 mod inbox;
-mod progress;
+
 mod spare;
 mod syncer;
 
 pub(crate) use engine_loop::{EngineShared, start};
 pub(crate) use inbox::{Inbox, ReplyAt, Request, Slices, closed, ended_before_reply};
-pub(crate) use progress::Progress;
+
 pub(crate) use syncer::Waiter;
 
 /// Waits for a thread, and logs if it panicked.

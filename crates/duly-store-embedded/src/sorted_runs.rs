@@ -5,7 +5,7 @@
 //! 2. The layout is in [`crate::format::sorted_run`]. A sorted run is written as `runs/<id>.tmp`, finished, and
 //!    then renamed to `runs/<id>.run` ([`publish`]). So a file of that name is always complete.
 //! 3. Only locations lead to a sorted run, so a run that no checkpoint names is a left-over.
-//! 4. The start of the store makes the directory [`FILES`]`.dir` durable before the first writer.
+//! 4. The start of the store makes the directory [`SORTED_RUNS`]`.dir` durable before the first writer.
 //! 5. Header, trailer and directory are checked before anything of a run is used. The records are not read
 //!    then: each has its own checksum, which is checked when the record is read.
 
@@ -25,16 +25,13 @@ use crate::{
         },
     },
     manifest::Manifest,
-    numbered::{Numbered, check_origin, damaged},
+    numbered::{SORTED_RUNS, damaged},
     open::Result,
 };
 
 mod walk;
 
 pub(crate) use walk::{RecordFault, walk};
-
-/// Directory and suffix of the sorted runs.
-pub(crate) const FILES: Numbered = Numbered { dir: "runs", suffix: ".run" };
 
 /// An open sorted run.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ pub(crate) struct SortedRun {
 
 /// Opens the sorted run with this id.
 pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<SortedRun> {
-    let name = FILES.name(id);
+    let name = SORTED_RUNS.name(id);
     let file = disk.open(&name)?;
     let seed = manifest.frame_seed();
     let length = file.len()?;
@@ -69,7 +66,7 @@ pub(crate) fn open(disk: &dyn Disk, id: u64, manifest: &Manifest) -> Result<Sort
     let bytes = read(&*file, 0, HEADER_BYTES)?;
     let header = Header::read(&bytes, seed)
         .map_err(|error| damaged(&name, 0, &format!("the run's header: {error}")))?;
-    check_origin(&name, "file", header.version, header.store, manifest)?;
+    manifest.check_origin(&name, "file", header.version, header.store)?;
     if header.id != id {
         return Err(damaged(&name, 32, "the run was renamed"));
     }
@@ -143,7 +140,7 @@ impl SortedRunWriter {
         seed: Seed,
         throttle: Throttle,
     ) -> disk::Result<Self> {
-        let name = FILES.temporary_name(header.id);
+        let name = SORTED_RUNS.temporary_name(header.id);
         let mut file = FreshFile::create(disk, name, throttle, Caching::Kept)?;
         file.append(&header.encode(seed))?;
         Ok(Self {
@@ -237,7 +234,7 @@ impl SortedRunWriter {
 
 /// Gives a finished sorted run its name, durably.
 pub(crate) fn publish(disk: &dyn Disk, id: u64) -> disk::Result<()> {
-    fresh::publish(disk, &FILES.temporary_name(id), &FILES.name(id))
+    fresh::publish(disk, &SORTED_RUNS.temporary_name(id), &SORTED_RUNS.name(id))
 }
 
 #[cfg(test)]

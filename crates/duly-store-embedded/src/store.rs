@@ -24,6 +24,7 @@ use crate::{
     },
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
+    progress::Progress,
     shell::{self, EngineShared, Inbox, ReplyAt, Request},
 };
 
@@ -96,7 +97,7 @@ impl EmbeddedStore {
     ) -> std::result::Result<Self, OpenError> {
         let segment_bytes = options.segment_bytes;
         let queue_max = options.queue_max;
-        let work = Arc::new(shell::Progress::new(Arc::clone(&clock)));
+        let work = Arc::new(Progress::new(Arc::clone(&clock)));
         let (engine, report, access, audit) = open_engine(&disk, options, clock, progress, &work)?;
         let shared = EngineShared {
             inbox: Arc::new(Inbox::new(queue_max)),
@@ -122,7 +123,7 @@ impl EmbeddedStore {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> std::result::Result<Self, OpenError> {
-        let work = Arc::new(shell::Progress::new(Arc::clone(&clock)));
+        let work = Arc::new(Progress::new(Arc::clone(&clock)));
         let (engine, report, access, audit) =
             open_engine(&disk, options, clock, &mut |_| {}, &work)?;
         let terminal = engine.terminal();
@@ -206,7 +207,7 @@ fn open_engine(
     options: Options,
     clock: Arc<dyn Clock>,
     progress: &mut dyn FnMut(OpenProgress),
-    work: &Arc<shell::Progress>,
+    work: &Arc<Progress>,
 ) -> std::result::Result<(Engine, OpenReport, Arc<AccessFile>, Arc<AuditFile>), OpenError> {
     options.check().map_err(OpenError::Options)?;
     let lock = disk.lock()?;

@@ -21,11 +21,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
     ("duly-store", "deployment store"),
     (
-        "duly-store-embedded",
-        "access_file audit_file check checkpoint engine files journal manifest numbered shell \
-         sorted_runs",
-    ),
-    (
         "duly-store-redis",
         "access change coordinators deployment health marker namespaces nodes older open quota \
          rollback router store wakeups",

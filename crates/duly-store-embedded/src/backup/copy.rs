@@ -6,8 +6,8 @@ use duly_store::query::DiskRoom;
 use crate::{
     access_file,
     disk::{self, Disk, RealDisk, fresh::Throttle},
+    numbered::SORTED_RUNS,
     options::Reserve,
-    sorted_runs,
 };
 
 use super::{BackupError, BackupProgress};
@@ -122,7 +122,7 @@ impl<'a> Copying<'a> {
         let to = self.target.create(name)?;
         let length = from.len()?;
         // A hole stays a hole. A segment needs its space allocated: it may become a spare later.
-        let may_have_holes = name.starts_with(sorted_runs::FILES.dir);
+        let may_have_holes = name.starts_with(SORTED_RUNS.dir);
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
         while at < end {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     access_file, audit_file,
-    checkpoint::{self, CheckpointReader},
+    checkpoint::CheckpointReader,
     disk::LOCK_NAME,
     files::FileId,
     format::{
@@ -15,10 +15,9 @@ use crate::{
     journal::{
         self,
         recovery::{self, SegmentContents},
-        segment_name,
     },
     manifest,
-    numbered::damaged,
+    numbered::{self, DIRS, Numbered, SEGMENTS, SORTED_RUNS, damaged},
     open::Result,
     sorted_runs::{self, RecordFault},
 };
@@ -44,9 +43,9 @@ const UNNAMED: &str = "no longer needed; the next start removes it";
 impl Check<'_> {
     /// Reads every checkpoint to its end.
     pub(super) fn checkpoints(&mut self) -> Result<()> {
-        let mut numbers = self.listed(checkpoint::FILES.list(self.disk.as_ref()))?;
+        let mut numbers = self.listed(numbered::CHECKPOINTS.list(self.disk.as_ref()))?;
         numbers.reverse();
-        let names = numbers.iter().map(|number| checkpoint::FILES.name(*number));
+        let names = numbers.iter().map(|number| numbered::CHECKPOINTS.name(*number));
         let lengths: Vec<u64> = names.map(|name| self.length(&name)).collect();
         (self.done, self.total) = (0, lengths.iter().sum());
         for (number, bytes) in numbers.into_iter().zip(lengths) {
@@ -71,7 +70,7 @@ impl Check<'_> {
 
     /// Reads every sorted run and every segment to its end, and compares each record with the state.
     pub(super) fn data_files(&mut self) -> Result<()> {
-        let runs = self.listed(sorted_runs::FILES.list(self.disk.as_ref()))?;
+        let runs = self.listed(SORTED_RUNS.list(self.disk.as_ref()))?;
         let segments = self.listed(recovery::all_sequences(self.disk.as_ref()))?;
         let ids = runs.iter().map(|id| FileId::SortedRun(*id));
         let ids = ids.chain(segments.iter().map(|sequence| FileId::Segment(*sequence)));
@@ -90,7 +89,7 @@ impl Check<'_> {
                     "frame {} should be here: the next segment begins with frame {}",
                     before.next_lsn, next.base_lsn
                 );
-                self.note(damaged(&segment_name(*last), before.end, &what), OLD)?;
+                self.note(damaged(&SEGMENTS.name(*last), before.end, &what), OLD)?;
             }
             before = next.map(|contents| (sequence, contents));
         }
@@ -209,7 +208,7 @@ impl Check<'_> {
 
     /// Notes every name that is not needed.
     pub(super) fn names(&mut self) -> Result<()> {
-        for dir in ["", journal::DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
+        for dir in [""].into_iter().chain(DIRS) {
             for name in self.disk.list(dir)? {
                 let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };
                 if let Some(what) = left_over(dir, &name) {
@@ -223,9 +222,9 @@ impl Check<'_> {
     /// Notes complete files that the state does not know.
     fn unnamed(&mut self) -> Result<()> {
         let disk = self.disk.as_ref();
-        let runs = sorted_runs::FILES.list(disk).unwrap_or_default();
+        let runs = SORTED_RUNS.list(disk).unwrap_or_default();
         let segments = recovery::all_sequences(disk).unwrap_or_default();
-        let checkpoints = checkpoint::FILES.list(disk).unwrap_or_default();
+        let checkpoints = numbered::CHECKPOINTS.list(disk).unwrap_or_default();
         let Some(state) = &self.state else {
             return Ok(());
         };
@@ -233,8 +232,8 @@ impl Check<'_> {
         let files = files.chain(segments.into_iter().map(FileId::Segment));
         let files = files.filter(|id| !state.has_file(*id)).map(FileId::name);
         let checkpoints = checkpoints.into_iter().filter(|number| !state.keeps_checkpoint(*number));
-        let checkpoints = checkpoints.map(|number| checkpoint::FILES.name(number));
-        let unused = state.found.unused.map(journal::segment_name);
+        let checkpoints = checkpoints.map(|number| numbered::CHECKPOINTS.name(number));
+        let unused = state.found.unused.map(|sequence| SEGMENTS.name(sequence));
         let mut names: Vec<String> = files.chain(checkpoints).chain(unused).collect();
         names.sort_unstable();
         names.dedup();
@@ -256,18 +255,12 @@ fn left_over(dir: &str, name: &str) -> Option<&'static str> {
         audit_file::NAME,
         audit_file::COPY,
         audit_file::TEMPORARY,
-        journal::DIR,
-        sorted_runs::FILES.dir,
-        checkpoint::FILES.dir,
         journal::SPARE,
     ];
-    let is_numbered = match dir {
-        journal::DIR => name.ends_with(".log") || name.ends_with(journal::RECYCLED_SUFFIX),
-        _ if dir == sorted_runs::FILES.dir => name.ends_with(sorted_runs::FILES.suffix),
-        _ if dir == checkpoint::FILES.dir => name.ends_with(checkpoint::FILES.suffix),
-        _ => false,
-    };
-    if known.contains(&name) || is_numbered {
+    let has_suffix = |files: &Numbered| dir == files.dir && name.ends_with(files.suffix);
+    let is_numbered = [SEGMENTS, SORTED_RUNS, numbered::CHECKPOINTS].iter().any(has_suffix)
+        || (dir == SEGMENTS.dir && name.ends_with(journal::RECYCLED_SUFFIX));
+    if known.contains(&name) || DIRS.contains(&name) || is_numbered {
         return None;
     }
     Some(if name.ends_with(".tmp") { HALF } else { UNKNOWN })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::open::Tail;
+use crate::{engine::invariants::at_rest::Holding, open::Tail};
 
 /// Most findings in a report. Further ones are only counted.
 const FINDINGS_MAX: usize = 200;
@@ -71,22 +71,6 @@ pub struct Counts {
     pub leases: u64,
     /// Everything else.
     pub other: u64,
-}
-
-/// The contents of a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Holding {
-    /// Name of the namespace.
-    pub name: String,
-    /// `true`: the namespace is paused.
-    pub paused: bool,
-    /// Pending timers.
-    pub pending: u64,
-    /// Tombstones of ended timers.
-    #[serde(rename = "retained")]
-    pub tombstones: u64,
-    /// Dead letters.
-    pub dead: u64,
 }
 
 /// Damage at one place.

@@ -11,10 +11,8 @@ use futures::FutureExt;
 use crate::{
     EmbeddedStore, Options, Tail,
     disk::SimDisk,
-    journal::{
-        fixture::{FIRST, Fixture, pending},
-        segment_name,
-    },
+    journal::fixture::{FIRST, Fixture, pending},
+    numbered::SEGMENTS,
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -129,8 +127,8 @@ fn a_healthy_directory_is_clean_and_counted() {
 #[test]
 fn a_torn_tail_is_reported_as_unknown_not_as_damage() {
     let fixture = fixture();
-    let end = fixture.disk.read_file(&segment_name(2)).iter().rposition(|byte| *byte != 0);
-    fixture.disk.corrupt(&segment_name(2), end.expect("a frame") as u64, 1);
+    let end = fixture.disk.read_file(&SEGMENTS.name(2)).iter().rposition(|byte| *byte != 0);
+    fixture.disk.corrupt(&SEGMENTS.name(2), end.expect("a frame") as u64, 1);
     let report = checked(&fixture.disk).expect("no damage");
     assert!(report.tail == Tail::Unknown && report.is_clean());
     assert_eq!(report.records.pending, 3);
@@ -155,7 +153,7 @@ fn damage_is_named_with_file_and_byte() {
     check("MANIFEST.copy", 60, "MANIFEST.copy", 0);
     check(FIRST, 20, FIRST, 0);
     check(FIRST, 64 + 40, FIRST, 64);
-    check(&segment_name(2), 40, &segment_name(2), 0);
+    check(&SEGMENTS.name(2), 40, &SEGMENTS.name(2), 0);
     assert!(checked(&fixture.disk).expect("whole").is_clean(), "all of it was put right again");
 }
 

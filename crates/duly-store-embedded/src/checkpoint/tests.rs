@@ -43,7 +43,7 @@ fn header() -> Header {
 
 fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
-    disk.make_dir(FILES.dir).unwrap();
+    disk.make_dir(CHECKPOINTS.dir).unwrap();
     disk.sync_dir("").unwrap();
     disk
 }
@@ -179,14 +179,14 @@ fn a_checkpoint_of_nothing_reads_back() {
 #[test]
 fn checkpoints_are_listed_and_foreign_names_are_refused() {
     let disk = disk(1);
-    assert_eq!(FILES.list(&disk).unwrap(), [0; 0]);
+    assert_eq!(CHECKPOINTS.list(&disk).unwrap(), [0; 0]);
     for number in [3, 12, 4] {
         write_with(&disk, &Header { number, ..header() }, manifest().frame_seed()).unwrap();
     }
     disk.create("checkpoints/0000000000000013.tmp").unwrap();
-    assert_eq!(FILES.list(&disk).unwrap(), [3, 4, 12]);
+    assert_eq!(CHECKPOINTS.list(&disk).unwrap(), [3, 4, 12]);
     disk.create("checkpoints/copy.ckp").unwrap();
-    let error = FILES.list(&disk).unwrap_err();
+    let error = CHECKPOINTS.list(&disk).unwrap_err();
     assert!(error.to_string().starts_with("checkpoints/copy.ckp is damaged"), "{error}");
 }
 
@@ -333,7 +333,7 @@ fn a_missing_checkpoint_and_one_of_something_else_are_refused() {
 
     let disk = disk(1);
     write_with(&disk, &Header { number: 4, ..header() }, seed).unwrap();
-    disk.rename(&FILES.name(4), FINAL).unwrap();
+    disk.rename(&CHECKPOINTS.name(4), FINAL).unwrap();
     assert!(damage_of(&disk).1.contains("renamed"));
 }
 
@@ -358,7 +358,7 @@ fn a_crash_leaves_a_complete_checkpoint_or_none() {
             disk.plan(Fault::CrashAtOp(at_op));
             write(&disk).unwrap_err();
             for after in [disk.crash(), disk.kill()] {
-                if FILES.list(&after).unwrap().is_empty() {
+                if CHECKPOINTS.list(&after).unwrap().is_empty() {
                     outcomes.insert("none");
                 } else {
                     read(&after).unwrap_or_else(|e| panic!("op {at_op}, seed {seed}: {e}"));

@@ -16,9 +16,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    checkpoint::{CheckpointWriter, FILES, FinishedCheckpoint},
+    checkpoint::{CheckpointWriter, FinishedCheckpoint},
     disk::{self, Disk, deallocate},
     format::{self, checkpoint as layout},
+    numbered::CHECKPOINTS,
     open::Result,
 };
 
@@ -312,12 +313,12 @@ impl Engine {
 /// or got their name although they were abandoned.
 fn remove_others(disk: &dyn Disk, kept: &[u64]) -> Result<()> {
     let newest = kept.iter().max().copied().unwrap_or(0);
-    let others = FILES.list(disk)?;
+    let others = CHECKPOINTS.list(disk)?;
     let mut nameless = Vec::new();
     for number in others.into_iter().filter(|number| *number < newest && !kept.contains(number)) {
-        nameless.extend(deallocate::remove_name(disk, &FILES.name(number))?);
+        nameless.extend(deallocate::remove_name(disk, &CHECKPOINTS.name(number))?);
     }
-    disk.sync_dir(FILES.dir)?;
+    disk.sync_dir(CHECKPOINTS.dir)?;
     nameless.iter().for_each(deallocate::deallocate_file);
     Ok(())
 }

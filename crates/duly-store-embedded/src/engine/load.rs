@@ -19,12 +19,9 @@ use crate::{
     files::{DataFile, FileId},
     format::checkpoint::{self as layout, Block, IndexKind},
     index::{AttemptKind, Entry, Flags, Index, IndexLoader, Key},
-    journal::{
-        recovery::{self, RecoveredJournal, ReplayPoint, Replayed},
-        segment_name,
-    },
+    journal::recovery::{self, RecoveredJournal, ReplayPoint, Replayed},
     manifest::Manifest,
-    numbered::damaged,
+    numbered::{CHECKPOINTS, SEGMENTS, damaged},
     open::{OpenError, OpenProgress},
     sorted_runs,
 };
@@ -42,7 +39,7 @@ impl Engine {
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<RecoveredJournal, OpenError> {
         let disk = Arc::clone(&self.disk);
-        let mut numbers = checkpoint::FILES.list(disk.as_ref())?;
+        let mut numbers = CHECKPOINTS.list(disk.as_ref())?;
         numbers.reverse();
         self.checkpoints.latest = numbers.first().copied().unwrap_or(0);
         self.files.checkpoint_begins(self.checkpoints.latest);
@@ -83,7 +80,7 @@ impl Engine {
             Some(refusal) if first != Some(1) => return Err(refusal),
             None if first.is_some_and(|first| first > 1) => {
                 let what = "there is no checkpoint although the journal's first segments are gone";
-                return Err(damaged(checkpoint::FILES.dir, 0, what));
+                return Err(damaged(CHECKPOINTS.dir, 0, what));
             }
             _ => {}
         }
@@ -155,7 +152,7 @@ impl Engine {
         let reader = CheckpointReader::open(disk, number, manifest)?;
         let point = reader.header.replay;
         self.checkpoints.bytes = reader.read_progress().bytes_total;
-        let name = checkpoint::FILES.name(number);
+        let name = CHECKPOINTS.name(number);
         self.namespaces.reserve_numbers(reader.end.highest_namespace);
         self.retry_due_max_ms = reader.header.retry_due_max_ms;
         self.steady_seen_ms = reader.header.steady_ms;
@@ -308,7 +305,7 @@ impl Engine {
             let slot = match self.files.slot_of(FileId::Segment(sequence)) {
                 Some(slot) => slot,
                 None => {
-                    let file = disk.open(&segment_name(sequence))?;
+                    let file = disk.open(&SEGMENTS.name(sequence))?;
                     let length = file.len()?;
                     self.files.add(DataFile::segment(sequence, file, length))?
                 }

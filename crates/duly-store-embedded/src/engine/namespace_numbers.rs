@@ -23,7 +23,10 @@ use std::sync::Arc;
 use duly_core::Millis;
 use duly_store::{Error, Result};
 
-use crate::{disk::Disk, journal::recovery, manifest::Manifest, open::OpenError, sorted_runs};
+use crate::{
+    disk::Disk, journal::recovery, manifest::Manifest, numbered::SORTED_RUNS, open::OpenError,
+    sorted_runs,
+};
 
 use super::Engine;
 
@@ -166,7 +169,7 @@ impl UsedNumbers {
                 return Err(damage);
             }
         }
-        for id in sorted_runs::FILES.list(disk)? {
+        for id in SORTED_RUNS.list(disk)? {
             let run = sorted_runs::open(disk, id, manifest)?;
             run.groups.iter().for_each(|group| self.insert(group.namespace));
         }

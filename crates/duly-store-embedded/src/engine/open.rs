@@ -14,7 +14,7 @@ use rand::RngCore;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    access_file, checkpoint,
+    access_file,
     clock::{Times, ms},
     disk::Disk,
     files::{FileId, Files},
@@ -22,12 +22,11 @@ use crate::{
         self,
         record::{NamespaceRecord, Record},
     },
-    journal::{DIR, Journal, RollError, recovery, segment_name},
+    journal::{Journal, RollError, recovery},
     manifest::{self, Manifest},
-    numbered::damaged,
+    numbered::{CHECKPOINTS, DIRS, SEGMENTS, SORTED_RUNS, damaged},
     open::{OpenError, OpenProgress, OpenReport},
     options::Options,
-    sorted_runs,
 };
 
 use super::{Engine, NotWritten, background_work::Pace, space::Space, terminal::Terminal};
@@ -158,7 +157,7 @@ impl Engine {
             manifest.epoch = manifest::EPOCH_BEFORE_JOURNAL - 1;
         }
         manifest.begin_epoch();
-        for dir in [DIR, sorted_runs::FILES.dir, checkpoint::FILES.dir] {
+        for dir in DIRS {
             disk.make_dir(dir)?;
         }
         self.write_manifest(manifest)?;
@@ -167,11 +166,11 @@ impl Engine {
             if let Some(slot) = self.files.slot_of(FileId::Segment(unused)) {
                 self.files.remove(slot);
             }
-            disk.remove(&segment_name(unused))?;
+            disk.remove(&SEGMENTS.name(unused))?;
         }
         // If a process ended between the naming of a segment and the sync of the directory, the name is
         // visible but a power loss would undo it.
-        disk.sync_dir(DIR)?;
+        disk.sync_dir(SEGMENTS.dir)?;
         let epoch = u32::try_from(manifest.epoch + u64::from(begins_journal)).map_err(|_| {
             damaged(manifest::NAME, manifest::EPOCH_AT, "the epoch is past its range")
         })?;
@@ -292,25 +291,25 @@ impl Engine {
     fn remove_left_overs(&mut self) -> Result<(), OpenError> {
         let disk = Arc::clone(&self.disk);
         let disk = disk.as_ref();
-        for files in [sorted_runs::FILES, checkpoint::FILES] {
+        for files in [SORTED_RUNS, CHECKPOINTS] {
             files.remove_temporaries(disk)?;
         }
-        let ids = sorted_runs::FILES.list(disk)?;
+        let ids = SORTED_RUNS.list(disk)?;
         self.rewriter.latest_run = ids.last().copied().unwrap_or(0);
         self.rewriter.is_wanted = true;
         for id in ids {
             if self.files.slot_of(FileId::SortedRun(id)).is_none() {
-                disk.remove(&sorted_runs::FILES.name(id))?;
+                disk.remove(&SORTED_RUNS.name(id))?;
             }
         }
         for sequence in recovery::all_sequences(disk)? {
             if self.files.slot_of(FileId::Segment(sequence)).is_none() {
-                disk.remove(&segment_name(sequence))?;
+                disk.remove(&SEGMENTS.name(sequence))?;
             }
         }
         let kept = |number: &u64| self.checkpoints.kept.iter().any(|kept| kept.number == *number);
-        for number in checkpoint::FILES.list(disk)?.iter().filter(|number| !kept(number)) {
-            disk.remove(&checkpoint::FILES.name(*number))?;
+        for number in CHECKPOINTS.list(disk)?.iter().filter(|number| !kept(number)) {
+            disk.remove(&CHECKPOINTS.name(*number))?;
         }
         Ok(())
     }

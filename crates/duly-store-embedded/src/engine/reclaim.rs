@@ -20,7 +20,7 @@ use crate::{
     disk::{self, Disk, deallocate},
     files::FileId,
     journal::{self, DirSyncLock},
-    sorted_runs,
+    numbered::SORTED_RUNS,
 };
 
 use super::Engine;
@@ -112,6 +112,6 @@ fn remove(
         }
     }
     journal::sync_names(disk, naming)?;
-    disk.sync_dir(sorted_runs::FILES.dir)?;
+    disk.sync_dir(SORTED_RUNS.dir)?;
     Ok(nameless)
 }

@@ -18,11 +18,12 @@ use crate::{
     },
     index::Location,
     manifest::Manifest,
+    numbered::SEGMENTS,
     open::Result,
     options::SEGMENT_BYTES_MIN,
 };
 
-use super::{DIR, Journal, SyncMark, recovery};
+use super::{Journal, SyncMark, recovery};
 
 /// Number of the namespace that the records belong to.
 pub(crate) const NAMESPACE: u32 = 1;
@@ -152,7 +153,7 @@ impl Fixture {
     /// Makes an empty journal in its first epoch.
     pub(crate) fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed);
-        disk.make_dir(DIR).expect("made");
+        disk.make_dir(SEGMENTS.dir).expect("made");
         disk.sync_dir("").expect("synced");
         let manifest = manifest();
         let mut journal = Self::journal_on(&disk, &manifest);
@@ -197,7 +198,7 @@ impl Fixture {
         manifest.begin_epoch();
         let mut journal = Self::journal_on(&disk, &manifest);
         if let Some(unused) = &found.unused {
-            disk.remove(&super::segment_name(*unused)).expect("removed");
+            disk.remove(&SEGMENTS.name(*unused)).expect("removed");
         }
         let mut files = Files::default();
         let mut slot = 0;

@@ -59,7 +59,7 @@ use crate::{
     disk::{self, Disk, File},
     format::segment,
     manifest::Manifest,
-    numbered::damaged,
+    numbered::{SEGMENTS, damaged},
     open::{OpenError, Tail},
 };
 
@@ -148,7 +148,7 @@ impl RecoveredJournal {
 
 /// Returns the numbers of all segments, in order.
 pub(crate) fn all_sequences(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    super::FILES.list(disk)
+    SEGMENTS.list(disk)
 }
 
 /// Opens a segment that is not read back because a checkpoint covers it. Returns its length too.

@@ -17,9 +17,10 @@ use std::{
 use crate::{
     disk::{self, Disk},
     format::segment,
+    numbered::SEGMENTS,
 };
 
-use super::{DIR, DirSyncLock, sync_names};
+use super::{DirSyncLock, sync_names};
 
 /// A segment that is ready to be used.
 pub(crate) const SPARE: &str = "journal/spare";
@@ -184,8 +185,8 @@ pub(crate) fn recycle(
 
 /// Returns the names of the segments that wait to become a spare.
 fn recycled(disk: &dyn Disk) -> disk::Result<Vec<String>> {
-    let names = disk.list(DIR)?.into_iter().filter(|name| name.ends_with(RECYCLED_SUFFIX));
-    Ok(names.map(|name| format!("{DIR}/{name}")).collect())
+    let names = disk.list(SEGMENTS.dir)?.into_iter().filter(|name| name.ends_with(RECYCLED_SUFFIX));
+    Ok(names.map(|name| format!("{}/{name}", SEGMENTS.dir)).collect())
 }
 
 /// Renames a waiting segment of this length, if there is one. If two threads want the same segment, the

@@ -144,7 +144,7 @@ fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     )
     .expect("room");
     fixture.roll().expect("room");
-    assert_eq!(fixture.disk.names(), [FIRST, &segment_name(2)]);
+    assert_eq!(fixture.disk.names(), [FIRST, &SEGMENTS.name(2)]);
     // The setting has changed since the spare was written.
     write_spare(
         &fixture.disk,
@@ -154,7 +154,7 @@ fn a_roll_takes_the_spare_if_it_has_the_right_size() {
     )
     .expect("room");
     fixture.roll().expect("room");
-    assert_eq!(fixture.disk.read_file(&segment_name(3)).len() as u64, SEGMENT_BYTES_MIN);
+    assert_eq!(fixture.disk.read_file(&SEGMENTS.name(3)).len() as u64, SEGMENT_BYTES_MIN);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_roll_does_not_touch_a_spare_that_is_being_written() {
     half.write_at(0, &[0; 100]).expect("written");
     fixture.roll().expect("room");
     assert_eq!(fixture.disk.read_file("journal/spare.tmp").len(), 100);
-    assert_eq!(fixture.disk.read_file(&segment_name(2)).len() as u64, SEGMENT_BYTES_MIN);
+    assert_eq!(fixture.disk.read_file(&SEGMENTS.name(2)).len() as u64, SEGMENT_BYTES_MIN);
     drop(half);
     write_spare(
         &fixture.disk,

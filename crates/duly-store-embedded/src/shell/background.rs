@@ -10,9 +10,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::engine::background_work::BackgroundWork;
+use crate::{engine::background_work::BackgroundWork, progress::Progress};
 
-use super::{Inbox, Progress, join};
+use super::{Inbox, join};
 
 /// A handle of the thread.
 pub(super) struct Background {

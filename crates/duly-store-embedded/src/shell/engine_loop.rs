@@ -15,11 +15,12 @@ use tokio::sync::watch;
 use crate::{
     disk::{self, Disk},
     engine::{Engine, background_work::Pace, terminal::Terminal},
-    journal,
+    numbered::SEGMENTS,
+    progress::Progress,
 };
 
 use super::{
-    Inbox, Progress, Request, Waiter,
+    Inbox, Request, Waiter,
     background::Background,
     fair_queue::FairQueue,
     inbox::{EngineReply, Intake, ReplyAt},
@@ -151,7 +152,7 @@ impl Drop for SyncWatch<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let what = "the syncing thread panicked";
-            let error = disk::Error::other(disk::Operation::Sync, journal::DIR, what);
+            let error = disk::Error::other(disk::Operation::Sync, SEGMENTS.dir, what);
             self.syncer.fail(self.inbox, error);
         }
     }

@@ -6,9 +6,9 @@ use duly_core::metric_names;
 use duly_store::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{disk, journal::SyncMark};
+use crate::{disk, journal::SyncMark, progress::Progress};
 
-use super::{Inbox, Progress};
+use super::Inbox;
 
 /// A reply that waits; its argument says whether everything that it depends on is durable.
 pub(crate) type Waiter = Box<dyn FnOnce(Result<()>) + Send>;

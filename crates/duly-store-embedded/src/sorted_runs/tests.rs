@@ -31,7 +31,7 @@ fn header() -> Header {
 
 fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
-    disk.make_dir(FILES.dir).unwrap();
+    disk.make_dir(SORTED_RUNS.dir).unwrap();
     disk.sync_dir("").unwrap();
     disk
 }
@@ -103,7 +103,7 @@ fn a_run_opens_as_it_was_written() {
     assert_eq!(disk.names(), ["runs/0000000000000007.tmp"]);
     publish(&disk, ID).unwrap();
     assert_eq!(disk.names(), [FINAL]);
-    assert_eq!(FILES.list(&disk).unwrap(), [ID]);
+    assert_eq!(SORTED_RUNS.list(&disk).unwrap(), [ID]);
 
     let run = opened(&disk).unwrap();
     assert_eq!((run.id, run.kind), (ID, RunKind::Pending));
@@ -284,7 +284,7 @@ const RUN_TOO_LONG: u64 = (256 << 20) + 16;
 fn a_missing_run_and_one_of_something_else_are_refused() {
     let (sim, _) = written();
     assert!(matches!(open(&sim, 8, &manifest()).unwrap_err(), OpenError::Disk(_)));
-    sim.rename(FINAL, &FILES.name(8)).unwrap();
+    sim.rename(FINAL, &SORTED_RUNS.name(8)).unwrap();
     let error = open(&sim, 8, &manifest()).unwrap_err();
     assert!(error.to_string().contains("renamed"), "{error}");
 
@@ -310,7 +310,7 @@ fn a_trailer_of_another_run_is_noticed() {
     let bytes = disk.read_file(FINAL);
     let other = Header { id: 8, ..header() };
     write_with(&disk, &other, manifest().frame_seed()).unwrap();
-    let other_bytes = disk.read_file(&FILES.name(8));
+    let other_bytes = disk.read_file(&SORTED_RUNS.name(8));
     let split = bytes.len() - 64;
     replace(&disk, &[&bytes[..split], &other_bytes[split..]].concat());
     let error = opened(&disk).unwrap_err();
@@ -371,7 +371,7 @@ fn a_crash_at_every_disk_operation_leaves_a_whole_run_or_none() {
             disk.plan(Fault::CrashAtOp(at_op));
             write(&disk).unwrap_err();
             for after in [disk.crash(), disk.kill()] {
-                let found = FILES.list(&after).unwrap();
+                let found = SORTED_RUNS.list(&after).unwrap();
                 if found.is_empty() {
                     outcomes.insert("none");
                 } else {
@@ -379,7 +379,7 @@ fn a_crash_at_every_disk_operation_leaves_a_whole_run_or_none() {
                     assert!(after.read_file(FINAL) == whole.read_file(FINAL));
                     outcomes.insert("whole");
                 }
-                FILES.remove_temporaries(&after).unwrap();
+                SORTED_RUNS.remove_temporaries(&after).unwrap();
                 write(&after).unwrap();
                 assert_eq!(after.crash().names(), [FINAL], "the next attempt succeeds");
             }

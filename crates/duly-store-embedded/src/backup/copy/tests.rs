@@ -5,10 +5,10 @@ fn a_hole_of_a_run_stays_one_in_its_copy() {
     let dir = tempfile::tempdir().expect("a directory");
     let [source, target] = ["source", "target"].map(|name| {
         let disk = RealDisk::open_or_create(dir.path().join(name)).expect("a directory");
-        disk.make_dir(sorted_runs::FILES.dir).expect("made");
+        disk.make_dir(SORTED_RUNS.dir).expect("made");
         disk
     });
-    let name = sorted_runs::FILES.name(1);
+    let name = SORTED_RUNS.name(1);
     let file = source.create(&name).expect("a file");
     let (hole, end) = (8 * CHUNK_BYTES as u64, 9 * CHUNK_BYTES as u64);
     file.write_at(hole, &[7; CHUNK_BYTES]).expect("written");

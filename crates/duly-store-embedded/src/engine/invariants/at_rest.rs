@@ -13,9 +13,9 @@ use std::sync::Arc;
 use duly_core::env::Clock;
 use rand::{SeedableRng, rngs::StdRng};
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 use crate::{
-    check::{Finding, Holding},
     disk::Disk,
     effect::Effect,
     files::FileId,
@@ -39,6 +39,33 @@ pub(crate) struct StateAtRest {
     checked: FxHashMap<u16, u64>,
     /// Number of timers whose latest dead letter was read, by namespace.
     dead_letters_checked: FxHashMap<u32, u64>,
+}
+
+/// The contents of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holding {
+    /// Name of the namespace.
+    pub name: String,
+    /// `true`: the namespace is paused.
+    pub paused: bool,
+    /// Pending timers.
+    pub pending: u64,
+    /// Tombstones of ended timers.
+    #[serde(rename = "retained")]
+    pub tombstones: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// An entry whose record is not at its place.
+#[derive(Debug)]
+pub(crate) struct Stray {
+    /// File that the entry points into, relative to the data directory.
+    pub(crate) file: String,
+    /// Byte in the file.
+    pub(crate) offset: u64,
+    /// The fault.
+    pub(crate) what: String,
 }
 
 impl StateAtRest {
@@ -125,7 +152,7 @@ impl StateAtRest {
     }
 
     /// Returns the entries whose records were not met, once all files were read.
-    pub(crate) fn strays(&self) -> Vec<Finding> {
+    pub(crate) fn strays(&self) -> Vec<Stray> {
         let mut strays = Vec::new();
         let is_short = |slot: u16| {
             let live = self.engine.files.counts(slot).map_or(0, |counts| counts.live);
@@ -161,7 +188,7 @@ impl StateAtRest {
     /// Describes the fault of the dead letter that an entry names as the latest of its timer; `None` if
     /// there is none. A dead letter that does not exist is no fault: it was dropped while its timer was
     /// unknown.
-    fn describe_stray_by_timer(&self, number: u32, entry: Entry) -> Option<Finding> {
+    fn describe_stray_by_timer(&self, number: u32, entry: Entry) -> Option<Stray> {
         let (key, letter) = (entry.key(number), entry.named(number));
         let letter = self.engine.namespaces.get(number)?.dead_letters.by_delivery.get(letter)?;
         let is_own = |kind, of| kind == RunKind::DeadLetters && of == key;
@@ -175,7 +202,7 @@ impl StateAtRest {
         entry: Entry,
         what: &str,
         is_own: impl Fn(RunKind, Key) -> bool,
-    ) -> Option<Finding> {
+    ) -> Option<Stray> {
         let location = entry.location();
         let wrong = match self.engine.read(location) {
             Err(error) => error.to_string(),
@@ -191,11 +218,10 @@ impl StateAtRest {
         let file = self.engine.files.get(location.slot());
         let file = file.map_or_else(|| format!("slot {}", location.slot()), |file| file.id.name());
         let name = self.engine.namespaces.get(number).map_or("", |ns| ns.record.name.as_str());
-        Some(Finding {
+        Some(Stray {
             file,
             offset: location.unit() * ALIGN,
             what: format!("{what} in namespace {name:?} should be here, but: {wrong}"),
-            means: "it was acknowledged and is lost; restore a backup to get it back",
         })
     }
 

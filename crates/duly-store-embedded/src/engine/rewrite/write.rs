@@ -9,6 +9,7 @@ use crate::{
     disk::{self, Disk},
     format::{self, sorted_run},
     manifest::Manifest,
+    numbered::SORTED_RUNS,
     open::Result,
     sorted_runs::{self, PushResult, SortedRun},
 };
@@ -43,7 +44,7 @@ pub(super) fn write(
         Err(error) => {
             for id in &written.ids {
                 // The next startup removes a file that cannot be removed now.
-                disk.remove(&sorted_runs::FILES.name(*id)).ok();
+                disk.remove(&SORTED_RUNS.name(*id)).ok();
             }
             Err(error)
         }

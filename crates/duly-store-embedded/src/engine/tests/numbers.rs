@@ -9,7 +9,7 @@ use duly_core::Settings;
 use duly_store::namespaces::{DeleteMode, Secrets};
 
 use super::*;
-use crate::{journal::recovery, sorted_runs};
+use crate::{journal::recovery, numbered::SORTED_RUNS, sorted_runs};
 
 fn setting(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -88,7 +88,7 @@ impl Life {
             let read = recovery::read_segment(disk, manifest, sequence, &mut note).unwrap();
             assert!(read.is_none_or(|alone| alone.damage.is_empty()));
         }
-        for run in sorted_runs::FILES.list(disk).unwrap() {
+        for run in SORTED_RUNS.list(disk).unwrap() {
             let run = sorted_runs::open(disk, run, manifest).unwrap();
             sorted_runs::walk(&run, &mut |_, decoded| {
                 named.insert(decoded.namespace);

@@ -5,30 +5,29 @@ use std::sync::Arc;
 use crate::{
     disk::{Disk, File},
     format::{ALIGN, segment},
-    journal::segment_name,
     manifest::Manifest,
-    numbered::{check_origin, damaged},
+    numbered::{SEGMENTS, damaged},
     open::{OpenError, Tail},
     options::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN},
 };
 
-use super::{super::FILES, ReplayPoint, scan::Scan};
+use super::{ReplayPoint, scan::Scan};
 
 /// Returns the numbers of the segments from a replay point on, or of all, in order and without a gap.
 pub(crate) fn sequences_from(
     disk: &dyn Disk,
     from: Option<ReplayPoint>,
 ) -> Result<Vec<u64>, OpenError> {
-    let mut sequences = FILES.list(disk)?;
+    let mut sequences = SEGMENTS.list(disk)?;
     if let Some(point) = from {
         sequences.retain(|sequence| *sequence >= point.sequence);
         if sequences.first() != Some(&point.sequence) {
-            let missing = segment_name(point.sequence);
+            let missing = SEGMENTS.name(point.sequence);
             return Err(damaged(&missing, 0, "the segment is missing"));
         }
     }
     if let Some(gap) = sequences.windows(2).find(|pair| pair[1] != pair[0] + 1) {
-        let missing = segment_name(gap[0] + 1);
+        let missing = SEGMENTS.name(gap[0] + 1);
         return Err(damaged(&missing, 0, "the segment is missing"));
     }
     Ok(sequences)
@@ -41,7 +40,7 @@ pub(super) fn check_header(
     sequence: u64,
     length: u64,
 ) -> Result<(), OpenError> {
-    check_origin(name, "segment", header.version, header.store, manifest)?;
+    manifest.check_origin(name, "segment", header.version, header.store)?;
     if header.sequence != sequence || header.length != length {
         return Err(damaged(name, 32, "the segment was renamed, cut or extended"));
     }
@@ -64,7 +63,7 @@ pub(super) fn open(
     disk: &dyn Disk,
     sequence: u64,
 ) -> Result<(String, Arc<dyn File>, u64), OpenError> {
-    let name = segment_name(sequence);
+    let name = SEGMENTS.name(sequence);
     let file = disk.open(&name)?;
     let length = file.len()?;
     check_length(&name, length)?;

@@ -5,15 +5,12 @@ use crate::{
         record::{self, Record},
     },
     index::Location,
-    journal::{
-        DIR,
-        fixture::{
-            FIRST, Fixture, NAMESPACE, Reread, manifest as manifest_of_fixtures, pending,
-            pending_with, reread,
-        },
-        segment_name,
+    journal::fixture::{
+        FIRST, Fixture, NAMESPACE, Reread, manifest as manifest_of_fixtures, pending, pending_with,
+        reread,
     },
     manifest,
+    numbered::SEGMENTS,
     open::OpenProgress,
     options::SEGMENT_BYTES_MIN,
 };
@@ -250,7 +247,7 @@ fn damage_at_the_end_of_a_sealed_segment_is_noticed() {
     fixture.roll().expect("room");
     fixture.disk.corrupt(FIRST, from + 40, 1);
     let error = read(&fixture).expect_err("the segment was synced before the next began");
-    assert!(is_damage(&error, &segment_name(2), 0), "{error}");
+    assert!(is_damage(&error, &SEGMENTS.name(2), 0), "{error}");
     assert!(error.to_string().contains("frames 2 to 2 are missing"), "{error}");
 }
 
@@ -261,15 +258,15 @@ fn a_missing_segment_is_named() {
         fixture.frame(id, 0);
         fixture.roll().expect("room");
     }
-    fixture.disk.remove(&segment_name(3)).expect("removed");
+    fixture.disk.remove(&SEGMENTS.name(3)).expect("removed");
     let error = read(&fixture).expect_err("a gap");
-    assert!(is_damage(&error, &segment_name(3), 0), "{error}");
+    assert!(is_damage(&error, &SEGMENTS.name(3), 0), "{error}");
     // The oldest segments may be gone: they are removed when nothing needs them.
-    fixture.disk.rename(&segment_name(4), &segment_name(3)).expect("renamed");
+    fixture.disk.rename(&SEGMENTS.name(4), &SEGMENTS.name(3)).expect("renamed");
     let error = read(&fixture).expect_err("a renamed segment");
-    assert!(is_damage(&error, &segment_name(3), 32), "{error}");
-    fixture.disk.remove(&segment_name(3)).expect("removed");
-    fixture.disk.remove(&segment_name(1)).expect("removed");
+    assert!(is_damage(&error, &SEGMENTS.name(3), 32), "{error}");
+    fixture.disk.remove(&SEGMENTS.name(3)).expect("removed");
+    fixture.disk.remove(&SEGMENTS.name(1)).expect("removed");
     assert_eq!(read(&fixture).expect("whole").ids(), ["2"]);
 }
 
@@ -278,7 +275,7 @@ fn a_damaged_header_of_a_used_segment_is_refused() {
     let mut fixture = Fixture::new(1);
     fixture.frame("1", 0);
     fixture.roll().expect("room");
-    let second = segment_name(2);
+    let second = SEGMENTS.name(2);
     for end in 0..64 {
         let whole = fixture.disk.read_file(&second);
         fixture.disk.zero(&second, end..64);
@@ -344,7 +341,7 @@ fn impossible_segment_lengths_are_refused_before_reading() {
 
     let dir = tempfile::tempdir().expect("a directory");
     let disk = crate::disk::RealDisk::open_or_create(dir.path()).expect("open");
-    disk.make_dir(DIR).expect("made");
+    disk.make_dir(SEGMENTS.dir).expect("made");
     disk.create(FIRST).expect("made").set_len(1 << 40).expect("a sparse file");
     let error = recover_records(&disk, &fixture.manifest, None, &mut |_, _| Ok(()), &mut |_| {});
     assert!(is_damage(&error.expect_err("a terabyte"), FIRST, 0));
@@ -354,14 +351,14 @@ fn impossible_segment_lengths_are_refused_before_reading() {
 fn foreign_names_are_refused_or_ignored() {
     for odd in ["5.log", "+000000000000005.log", "0000000000000000.log", "x.log"] {
         let fixture = Fixture::new(1);
-        let odd = format!("{DIR}/{odd}");
+        let odd = format!("{}/{odd}", SEGMENTS.dir);
         fixture.disk.create(&odd).expect("made");
         let error = read(&fixture).expect_err("not ours");
         assert!(is_damage(&error, &odd, 0), "{odd}: {error}");
     }
     let fixture = Fixture::new(1);
     for other in ["spare", "spare.tmp", "next.tmp", "notes.txt"] {
-        fixture.disk.create(&format!("{DIR}/{other}")).expect("made");
+        fixture.disk.create(&format!("{}/{other}", SEGMENTS.dir)).expect("made");
     }
     assert!(read(&fixture).is_ok());
 }

@@ -9,9 +9,8 @@ use crate::{
     disk::{self, Disk, File},
     format::{self, ALIGN, frame, record, segment},
     index::Location,
-    journal::DIR,
     manifest::{self, Manifest},
-    numbered::damaged,
+    numbered::{SEGMENTS, damaged},
     open::{OpenError, OpenProgress, Result},
 };
 
@@ -152,7 +151,7 @@ pub(super) fn walk(
     let found = walk.found;
     if found.segments.is_empty() && manifest.epoch > manifest::EPOCH_BEFORE_JOURNAL {
         let what = "the journal is gone although the store was in use: mount or restore it";
-        return Err(damaged(DIR, 0, what).into());
+        return Err(damaged(SEGMENTS.dir, 0, what).into());
     }
     Ok(found)
 }

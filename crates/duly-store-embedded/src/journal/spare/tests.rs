@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     disk::{Fault, SimDisk},
     format,
-    journal::{segment_name, spare},
+    journal::spare,
 };
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
@@ -22,14 +22,14 @@ fn header(sequence: u64) -> segment::Header {
 /// Makes a disk with a durable first segment.
 fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
-    disk.make_dir(DIR).unwrap();
+    disk.make_dir(SEGMENTS.dir).unwrap();
     disk.sync_dir("").unwrap();
-    let file = disk.create(&segment_name(1)).unwrap();
+    let file = disk.create(&SEGMENTS.name(1)).unwrap();
     let mut bytes = header(1).encode().to_vec();
     bytes.resize(usize::try_from(SEGMENT_BYTES).unwrap(), 1);
     file.write_at(0, &bytes).unwrap();
     file.sync_all().unwrap();
-    disk.sync_dir(DIR).unwrap();
+    disk.sync_dir(SEGMENTS.dir).unwrap();
     disk
 }
 
@@ -40,16 +40,16 @@ fn p1_a_recycled_segment_loses_its_old_name_before_a_new_header() {
         for at_op in 1..8 {
             let disk = disk(seed);
             assert!(
-                spare::recycle(&disk, &DirSyncLock::default(), &segment_name(1), SEGMENT_BYTES)
+                spare::recycle(&disk, &DirSyncLock::default(), &SEGMENTS.name(1), SEGMENT_BYTES)
                     .unwrap()
             );
             disk.plan(Fault::CrashAtOp(at_op));
             let taken = prepare(&disk, &header(9))
-                .and_then(|()| disk.rename(NEXT_TEMPORARY, &segment_name(9)));
+                .and_then(|()| disk.rename(NEXT_TEMPORARY, &SEGMENTS.name(9)));
             assert!(taken.is_ok() || disk.is_down(), "{taken:?}");
             let left = disk.crash();
             for sequence in [1, 9] {
-                let name = segment_name(sequence);
+                let name = SEGMENTS.name(sequence);
                 if left.names().contains(&name) {
                     let found = segment::Header::read(&left.read_file(&name));
                     let found = found.map(|header| header.sequence);
@@ -63,9 +63,9 @@ fn p1_a_recycled_segment_loses_its_old_name_before_a_new_header() {
 #[test]
 fn recycling_a_removed_segment_is_no_error() {
     let disk = disk(1);
-    disk.remove(&segment_name(1)).unwrap();
+    disk.remove(&SEGMENTS.name(1)).unwrap();
     assert!(
-        !spare::recycle(&disk, &DirSyncLock::default(), &segment_name(1), SEGMENT_BYTES).unwrap()
+        !spare::recycle(&disk, &DirSyncLock::default(), &SEGMENTS.name(1), SEGMENT_BYTES).unwrap()
     );
 }
 
@@ -104,5 +104,5 @@ fn a_spare_reserves_space_first_and_ends_with_the_engine() {
         drop(filled);
         writer.join().unwrap().unwrap();
     });
-    assert_eq!(disk.names(), [segment_name(1)], "nobody needs half a spare");
+    assert_eq!(disk.names(), [SEGMENTS.name(1)], "nobody needs half a spare");
 }

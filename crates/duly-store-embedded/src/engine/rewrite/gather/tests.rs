@@ -7,8 +7,9 @@ use crate::{
     format::record::decode,
     journal::{
         fixture::{FIRST, Fixture, id_of, pending},
-        recycle, segment_name,
+        recycle,
     },
+    numbered::SEGMENTS,
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -36,7 +37,7 @@ fn ids(part: &GatheredPart) -> Vec<String> {
 /// The timers that the rewriter finds in a segment.
 fn gathered(fixture: &Fixture, sequence: u64) -> Vec<String> {
     let source = SourceFile {
-        file: fixture.disk.open(&segment_name(sequence)).expect("it is there"),
+        file: fixture.disk.open(&SEGMENTS.name(sequence)).expect("it is there"),
         id: FileId::Segment(sequence),
         length: SEGMENT_BYTES_MIN,
         hash_key: fixture.manifest.hash_key,

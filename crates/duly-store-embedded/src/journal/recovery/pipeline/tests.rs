@@ -9,9 +9,10 @@ use crate::{
     format::record::Record,
     index::{Key, PackedKey},
     journal::{
-        DIR, Journal,
+        Journal,
         fixture::{Fixture, NAMESPACE, manifest, pending},
     },
+    numbered::SEGMENTS,
     options::SEGMENT_BYTES_MIN,
 };
 
@@ -144,7 +145,7 @@ fn a_failing_reader_delivers_its_records_before_its_error() {
 #[test]
 fn progress_is_told_within_large_segments_and_ends_at_all() {
     let disk = SimDisk::new(1);
-    disk.make_dir(DIR).expect("made");
+    disk.make_dir(SEGMENTS.dir).expect("made");
     let segment_bytes = 64 << 20;
     let mut journal = Journal::new(Arc::new(disk.clone()), &manifest(), segment_bytes);
     journal.adopt(1, RecoveredJournal::nothing(), 0);

@@ -6,8 +6,9 @@ use crate::{
     format::{frame, segment},
     journal::{
         fixture::{FIRST, Fixture},
-        segment_name, spare,
+        spare,
     },
+    numbered::SEGMENTS,
     open::{OpenError, Tail},
     options::SEGMENT_BYTES_MIN,
 };
@@ -35,7 +36,7 @@ fn recycled() -> Fixture {
     );
     let old = fixture.disk.read_file(&FIRST.replace(".log", spare::RECYCLED_SUFFIX));
     fixture.roll().expect("room");
-    let new = fixture.disk.read_file(&segment_name(3));
+    let new = fixture.disk.read_file(&SEGMENTS.name(3));
     let header_bytes = usize::try_from(segment::HEADER_BYTES).expect("small");
     assert!(old[header_bytes..] == new[header_bytes..], "its old frames are all there");
     assert!(old[header_bytes..][..64].iter().any(|byte| *byte != 0));
@@ -53,16 +54,16 @@ fn an_old_frame_of_a_recycled_segment_is_not_valid() {
     let reread = read(&fixture).expect("whole");
     assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7", "8"], 9));
     assert_eq!(reread.found.tail, Tail::Open, "nothing was begun behind it");
-    let whole = fixture.disk.read_file(&segment_name(3));
+    let whole = fixture.disk.read_file(&SEGMENTS.name(3));
     // A torn frame is cut alone, and the rest of the first old frame does not lead to the others.
     for cut in (from..to).step_by(8) {
-        fixture.disk.corrupt(&segment_name(3), cut, 1);
+        fixture.disk.corrupt(&SEGMENTS.name(3), cut, 1);
         let reread = read(&fixture).expect("a torn tail is no damage");
         assert_eq!((reread.ids(), reread.found.next_lsn), (vec!["6", "7"], 8), "byte {cut}");
-        fixture.disk.corrupt(&segment_name(3), cut, 1);
+        fixture.disk.corrupt(&SEGMENTS.name(3), cut, 1);
     }
-    assert!(whole == fixture.disk.read_file(&segment_name(3)));
-    fixture.disk.corrupt(&segment_name(3), to - 8, 1);
+    assert!(whole == fixture.disk.read_file(&SEGMENTS.name(3)));
+    fixture.disk.corrupt(&SEGMENTS.name(3), to - 8, 1);
     let disk = fixture.disk.kill();
     let (mut fixture, records) = fixture.reopen(disk);
     assert_eq!(records.len(), 2);
@@ -94,7 +95,7 @@ fn one_of_each_byte(bytes: Range<u64>) -> impl Iterator<Item = u64> {
 #[test]
 fn a_damaged_last_frame_after_recycling_is_unknown_or_damage() {
     let mut fixture = recycled();
-    let segment = segment_name(3);
+    let segment = SEGMENTS.name(3);
     let (from, to) = fixture.frame("8", 0);
     for bit in one_of_each_byte(from..to) {
         fixture.disk.corrupt(&segment, bit / 8, 1 << (bit % 8));

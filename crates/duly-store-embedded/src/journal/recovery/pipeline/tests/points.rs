@@ -4,7 +4,8 @@ use crate::{
     disk::SimDisk,
     format::segment,
     index::Key,
-    journal::{Position, fixture::FIRST, segment_name},
+    journal::{Position, fixture::FIRST},
+    numbered::SEGMENTS,
 };
 
 use crate::open::Tail;
@@ -87,8 +88,8 @@ fn only_the_journal_behind_the_point_is_read_and_needed() {
 
     // The part before the point may be damaged, have gaps, or be gone.
     fixture.disk.corrupt(FIRST, 70, 1);
-    fixture.disk.corrupt(&segment_name(3), point.offset - 20, 1);
-    fixture.disk.remove(&segment_name(2)).expect("removed");
+    fixture.disk.corrupt(&SEGMENTS.name(3), point.offset - 20, 1);
+    fixture.disk.remove(&SEGMENTS.name(2)).expect("removed");
     assert_eq!(keys(&fixture.disk, &fixture, point).expect("whole").0, read);
     fixture.disk.remove(FIRST).expect("removed");
     assert_eq!(keys(&fixture.disk, &fixture, point).expect("whole").0, read);
@@ -114,23 +115,23 @@ fn segments_from_the_point_on_must_exist() {
     let (fixture, point) = journal_with_point();
     let without = |sequence: u64| {
         let (damaged, _) = journal_with_point();
-        damaged.disk.remove(&segment_name(sequence)).expect("removed");
+        damaged.disk.remove(&SEGMENTS.name(sequence)).expect("removed");
         damaged.disk
     };
-    refused(&without(3), &fixture, point, &segment_name(3), 0);
+    refused(&without(3), &fixture, point, &SEGMENTS.name(3), 0);
     // The newest may have been removed by hand; that cannot be known, with or without a point.
     assert_eq!(keys(&without(4), &fixture, point).expect("whole").0, [key("3b")]);
     let early = ReplayPoint { sequence: 2, offset: segment::HEADER_BYTES, lsn: 3, ..point };
-    refused(&without(3), &fixture, early, &segment_name(3), 0);
+    refused(&without(3), &fixture, early, &SEGMENTS.name(3), 0);
     let late = ReplayPoint { sequence: 5, offset: segment::HEADER_BYTES, lsn: 9, ..point };
-    refused(&fixture.disk, &fixture, late, &segment_name(5), 0);
-    refused(&SimDisk::new(1), &fixture, point, &segment_name(3), 0);
+    refused(&fixture.disk, &fixture, late, &SEGMENTS.name(5), 0);
+    refused(&SimDisk::new(1), &fixture, point, &SEGMENTS.name(3), 0);
 }
 
 #[test]
 fn the_header_of_the_points_segment_is_checked() {
     let (fixture, point) = journal_with_point();
-    let third = segment_name(3);
+    let third = SEGMENTS.name(3);
     fixture.disk.corrupt(&third, 40, 1);
     refused(&fixture.disk, &fixture, point, &third, 0);
     fixture.disk.corrupt(&third, 40, 1);
@@ -140,14 +141,14 @@ fn the_header_of_the_points_segment_is_checked() {
     fixture.roll().expect("room");
     let point = end_of(&fixture);
     assert_eq!(keys(&fixture.disk, &fixture, point).expect("whole").0, []);
-    fixture.disk.zero(&segment_name(2), 0..64);
-    refused(&fixture.disk, &fixture, point, &segment_name(2), 0);
+    fixture.disk.zero(&SEGMENTS.name(2), 0..64);
+    refused(&fixture.disk, &fixture, point, &SEGMENTS.name(2), 0);
 }
 
 #[test]
 fn an_impossible_replay_point_is_refused() {
     let (fixture, point) = journal_with_point();
-    let third = segment_name(3);
+    let third = SEGMENTS.name(3);
     let header = segment::HEADER_BYTES;
     for (offset, lsn) in [
         (header, point.lsn),
@@ -163,20 +164,20 @@ fn an_impossible_replay_point_is_refused() {
     }
     // A point without a frame of this number: frames are missing behind it.
     let odd = ReplayPoint { offset: point.offset + 16, ..point };
-    refused(&fixture.disk, &fixture, odd, &segment_name(4), 0);
+    refused(&fixture.disk, &fixture, odd, &SEGMENTS.name(4), 0);
     let odd = ReplayPoint { lsn: point.lsn + 2, ..point };
-    refused(&fixture.disk, &fixture, odd, &segment_name(4), 0);
+    refused(&fixture.disk, &fixture, odd, &SEGMENTS.name(4), 0);
 }
 
 #[test]
 fn damage_behind_the_point_is_damage_and_a_torn_tail_is_cut() {
     let (fixture, point) = journal_with_point();
-    fixture.disk.corrupt(&segment_name(3), point.offset + 40, 1);
-    refused(&fixture.disk, &fixture, point, &segment_name(4), 0);
-    fixture.disk.corrupt(&segment_name(3), point.offset + 40, 1);
-    fixture.disk.corrupt(&segment_name(4), segment::HEADER_BYTES + 40, 1);
-    refused(&fixture.disk, &fixture, point, &segment_name(4), segment::HEADER_BYTES);
-    fixture.disk.corrupt(&segment_name(4), segment::HEADER_BYTES + 40, 1);
+    fixture.disk.corrupt(&SEGMENTS.name(3), point.offset + 40, 1);
+    refused(&fixture.disk, &fixture, point, &SEGMENTS.name(4), 0);
+    fixture.disk.corrupt(&SEGMENTS.name(3), point.offset + 40, 1);
+    fixture.disk.corrupt(&SEGMENTS.name(4), segment::HEADER_BYTES + 40, 1);
+    refused(&fixture.disk, &fixture, point, &SEGMENTS.name(4), segment::HEADER_BYTES);
+    fixture.disk.corrupt(&SEGMENTS.name(4), segment::HEADER_BYTES + 40, 1);
 
     let mut fixture = Fixture::new(1);
     fixture.frame("before", 0);

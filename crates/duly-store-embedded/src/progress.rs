@@ -22,11 +22,11 @@ const BACKGROUND_STALLED_AFTER: Duration = Duration::from_secs(120);
 pub(crate) struct Progress {
     clock: Arc<dyn Clock>,
     /// Steps of the engine.
-    pub(super) engine: Work,
+    pub(crate) engine: Work,
     /// Syncs of the journal.
-    pub(super) sync: Work,
+    pub(crate) sync: Work,
     /// Work in the background, such as checkpoints.
-    pub(super) background: Work,
+    pub(crate) background: Work,
     /// Changes of the files of the keys.
     pub(crate) keys: Work,
     /// Changes of the file of the audit log.
@@ -64,7 +64,7 @@ impl Progress {
     }
 
     /// Notes that a thread begins a piece of work.
-    pub(super) fn begin(&self, work: &Work) {
+    pub(crate) fn begin(&self, work: &Work) {
         work.0.store(self.now_ms() + 1, Ordering::Relaxed);
     }
 
@@ -75,7 +75,7 @@ impl Progress {
     }
 
     /// Notes the end of the piece of work.
-    pub(super) fn end(work: &Work) {
+    pub(crate) fn end(work: &Work) {
         work.0.store(0, Ordering::Relaxed);
     }
 
