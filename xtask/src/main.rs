@@ -22,6 +22,7 @@ mod planted;
 mod process;
 mod release;
 mod server;
+mod static_binary;
 mod steps;
 mod test;
 mod tidy;

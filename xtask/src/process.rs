@@ -15,13 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::debian::{self, Tool};
-
 /// The variable with the path of the `duly` binary, for tests and tools.
 pub(crate) const DULY_BIN: &str = "DULY_BIN";
-
-/// The variable with the path of a static `duly` binary, for the image.
-pub(crate) const DULY_STATIC_BIN: &str = "DULY_STATIC_BIN";
 
 /// The verdict of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +27,6 @@ pub(crate) enum Outcome {
     /// A fault was found; the reason has been printed.
     Failed,
 }
-
-/// The target of static binaries (musl).
-pub(crate) const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
-
-/// The C compiler of static binaries.
-const MUSL: Tool = Tool { name: "musl-gcc", package: "musl-tools" };
 
 /// A cargo build profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,36 +102,6 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the static binary, which needs no library of the machine, that [`DULY_STATIC_BIN`] names, or else builds it.
-/// It is the build of the crate alone, as a user makes it: its features are not those that other crates add.
-pub(crate) fn build_static() -> Result<PathBuf> {
-    if let Some(built) = std::env::var_os(DULY_STATIC_BIN) {
-        return Ok(built.into());
-    }
-    build_static_in("dev")
-}
-
-/// Builds the optimized static binary.
-pub(crate) fn build_static_release() -> Result<PathBuf> {
-    build_static_in("release")
-}
-
-fn build_static_in(profile: &str) -> Result<PathBuf> {
-    install_static_tools()?;
-    let mut command = cargo(["build", "--package", "duly", "--target", STATIC_TARGET]);
-    command.args(["--profile", profile]);
-    command.arg("--message-format=json-render-diagnostics");
-    let messages = output(command.stderr(Stdio::inherit()))?;
-    executable(&messages, "duly").context("cargo built no static binary")
-}
-
-/// Installs the tool chain of static binaries.
-pub(crate) fn install_static_tools() -> Result<()> {
-    install_target(STATIC_TARGET)?;
-    debian::install_missing(&[&MUSL], |name| output(program(name).arg("--version")).is_ok());
-    Ok(())
-}
-
 /// Runs git and returns its output.
 pub(crate) fn git(arguments: &[&str]) -> Result<String> {
     output(program("git").args(arguments))
@@ -205,7 +164,7 @@ pub(crate) fn install_target(target: &str) -> Result<()> {
 }
 
 /// Finds a binary in cargo's messages.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+pub(crate) fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     executables(messages, |message| message["target"]["name"] == name).next()
 }
 

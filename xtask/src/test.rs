@@ -35,6 +35,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::process::{self, DULY_BIN, Outcome};
+use crate::static_binary;
 use crate::steps::Steps;
 use affected::Affected;
 use jobs::{Job, Verdict};
@@ -130,7 +131,7 @@ fn all(affected: &Affected, steps: &mut Steps, tally: &mut Tally) -> Result<()> 
         let name = "install the programs of the tests".to_owned();
         move || jobs::run(vec![Job { name, command, verdict: Verdict::ExitCode }], 1)
     });
-    let built = steps.run("build the tests", || Ok((build::all()?, process::build_static()?)));
+    let built = steps.run("build the tests", || Ok((build::all()?, static_binary::build()?)));
     let installed = installing.join().map_err(|_| anyhow::anyhow!("the installation broke off"))?;
     installed?.iter().for_each(|job| steps.add(&job.name, job.took, job.cpu));
     let (built, r#static) = built?;
@@ -176,7 +177,7 @@ fn list(
         None => {
             jobs.push(torture(&SHORT_NODES_TORTURE));
             let mut package = own(&["package"], Verdict::Harness);
-            package.command.env(process::DULY_STATIC_BIN, r#static);
+            package.command.env(static_binary::DULY_STATIC_BIN, r#static);
             jobs.push(package);
         }
         Some(why) => {

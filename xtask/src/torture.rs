@@ -27,6 +27,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::fuzz_http;
 use crate::process::{self, DULY_BIN, Outcome, Profile};
+use crate::static_binary;
 
 /// The argument that tortures a static binary, as the image has it.
 const STATIC: &str = "--static";
@@ -195,7 +196,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     args.retain(|arg| arg != STATIC);
     let built = process::build_binaries(Profile::Release, &["duly", "duly-torture"])?;
     let [duly, torture] = built.as_slice() else { bail!("cargo did not build both binaries") };
-    let duly = if is_static { process::build_static_release()? } else { duly.clone() };
+    let duly = if is_static { static_binary::build_release()? } else { duly.clone() };
     process::run(process::program(torture).args(args).env(DULY_BIN, duly))
 }
 

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::debian::{self, Tool};
 use crate::process::{self, DULY_BIN, Outcome};
+use crate::static_binary;
 use crate::steps::Steps;
 use crate::venv;
 
@@ -59,7 +60,7 @@ pub(crate) struct Binaries {
 /// Builds the binaries, and makes and checks the packages.
 pub(crate) fn run() -> Result<Outcome> {
     let mut steps = Steps::default();
-    let r#static = steps.run("build a static binary", process::build_static)?;
+    let r#static = steps.run("build a static binary", static_binary::build)?;
     let binaries = Binaries { cpu: Cpu::own()?, dynamic: process::build_duly()?, r#static };
     check(&binaries, &mut steps)
 }
@@ -71,7 +72,7 @@ pub(crate) fn install() -> Result<()> {
     nfpm()?;
     chart_tools()?;
     promtool()?;
-    process::install_static_tools()
+    static_binary::install_tools()
 }
 
 /// Makes and checks the packages. The last line is that of a test harness.

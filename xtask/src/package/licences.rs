@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process;
+use crate::static_binary;
 
 /// Beginnings of the names of files with licences, in lower case.
 const NAMES: [&str; 4] = ["license", "licence", "copying", "notice"];
@@ -35,7 +36,7 @@ OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR
 /// Returns the name, the licence and its text for each crate of the binary `duly`. A text that several crates
 /// share appears once.
 pub(super) fn of_dependencies() -> Result<String> {
-    let target = process::STATIC_TARGET;
+    let target = static_binary::TARGET;
     let metadata = ["metadata", "--format-version", "1", "--locked", "--filter-platform", target];
     let metadata: Value = serde_json::from_str(&process::output(&mut process::cargo(metadata))?)?;
     let tree = ["tree", "--package", "duly", "--locked", "--edges", "normal", "--target", target];

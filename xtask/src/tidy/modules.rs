@@ -26,7 +26,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
          rollback router store wakeups",
     ),
     ("duly-store-redis", "address checks connection options"),
-    ("xtask", "debian process"),
 ];
 
 /// The imports of a crate: each module with the modules that it imports.
