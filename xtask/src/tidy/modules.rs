@@ -14,7 +14,6 @@ use super::tree::File;
 pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly", "args cli commands"),
     ("duly", "failure output"),
-    ("duly-api", "batch destination json"),
     ("duly-bench", "options transport"),
     ("duly-client", "builder client list"),
     ("duly-core", "limits namespace operate refusal"),
@@ -85,9 +84,11 @@ fn imports<'a>(folder: &str, files: &'a [(&str, String)]) -> Imports<'a> {
     for (_, text) in &roots {
         for part in text.split("pub use ").skip(1) {
             let part = part.split(';').next().unwrap_or_default();
-            let module = words(part).find(|word| !["crate", "self"].contains(word));
-            if let Some(module) = module.filter(|module| modules.contains(module)) {
-                exported.extend(words(part).map(|item| (item, module)));
+            // The items that follow a module in a group are of this module, up to the next module.
+            let mut of = None;
+            for word in words(part) {
+                of = modules.get(word).or(of);
+                exported.extend(of.map(|module| (word, *module)));
             }
         }
     }
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn cycles_between_modules_are_found() {
-        let root = "mod a;\npub(crate) mod b;\nmod c;\npub use b::{Item, Other as Third};\n";
+        let root = "mod a;\npub(crate) mod b;\nmod c;\npub use self::{b::{Item, Other as Third}, c::Last};\n";
         let files = |a: &str, b: &str, c: &str| {
             [
                 file("crates/x/src/lib.rs", root),
@@ -221,6 +222,8 @@ mod tests {
             ("use crate::Item;", "fn f() { crate::a::g() }", "", Some("a, b")),
             ("use crate::{\n    c::{b, d},\n    Third,\n};", "use crate::{a};", "", Some("a, b")),
             ("use crate::{c::b};", "use crate::a;", "use crate::b;", Some("a, b, c")),
+            ("use crate::Last;", "use crate::a;", "", None),
+            ("use crate::Last;", "", "use crate::a;", Some("a, c")),
             ("use super::b;", "use super::a;", "", None),
             ("use crate::b;", "// crate::a\n#[cfg(test)]\nuse crate::a;", "", None),
             ("use crate::b;", "#[cfg(test)]\nmod tests {\n    use crate::a;\n}", "", None),
