@@ -52,7 +52,8 @@ mod usage;
 pub mod wire;
 
 pub use guard::{Owner, Refusal};
-pub use options::{Baselines, Delivery, Options, Place, Subject, TransportKind, Unused};
+pub use options::{Baselines, Delivery, Options, Place, Subject, Unused};
 pub use report::Report;
 pub use run::{Watcher, run};
 pub use stop::{Stop, Stopper};
+pub use transport::TransportKind;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-use crate::guard::Owner;
+use crate::{guard::Owner, transport::TransportKind};
 
 mod check;
 
@@ -65,28 +65,6 @@ impl Subject {
             Self::DeadLetters => "dead-letters",
             Self::Waiting => "waiting",
             Self::Size => "size",
-        }
-    }
-}
-
-/// Way from the load generator to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportKind {
-    /// HTTP/1.1 with JSON, one connection per call in flight.
-    Http,
-    /// gRPC.
-    Grpc,
-    /// An embedded store in this process: no server, no network.
-    InProcess,
-}
-
-impl TransportKind {
-    /// Returns the name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Grpc => "grpc",
-            Self::InProcess => "in-process",
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     clock::now_ms,
     guard::{self, Owner, Refusal},
     ledger::{Drained, Ledger},
-    options::{self, Baselines, Options, Place, Subject, TransportKind},
+    options::{self, Baselines, Options, Place, Subject},
     own_server::{self, OwnServer},
     recorder::Recorder,
     report::Report,
@@ -21,6 +21,7 @@ use crate::{
     table::Table,
     target::Target,
     transport::Client,
+    transport::TransportKind,
 };
 
 /// Longest time to delete a run's namespaces.

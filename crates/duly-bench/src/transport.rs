@@ -23,6 +23,28 @@ pub(crate) use recording::{Ask, RecordingTransport, Taken};
 /// Most timers of a page.
 pub(crate) const PAGE: u32 = 1_000;
 
+/// Way from the load generator to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportKind {
+    /// HTTP/1.1 with JSON, one connection per call in flight.
+    Http,
+    /// gRPC.
+    Grpc,
+    /// An embedded store in this process: no server, no network.
+    InProcess,
+}
+
+impl TransportKind {
+    /// Returns the name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Grpc => "grpc",
+            Self::InProcess => "in-process",
+        }
+    }
+}
+
 /// One operation of a batch, on the timer with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Delivery, Options, Place, Subject, TransportKind};
-use crate::transport::MARK_BYTES;
+use super::{Delivery, Options, Place, Subject};
+use crate::transport::{MARK_BYTES, TransportKind};
 
 /// Most timers of a run: the ledger keeps five bytes each, and a random order takes four more.
 const TIMERS_MAX: u64 = 200_000_000;

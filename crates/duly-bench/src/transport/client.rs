@@ -4,8 +4,9 @@ use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result};
 
-use super::{RecordingTransport, Transport, grpc::Grpc, http::Http, in_process::InProcess};
-use crate::options::TransportKind;
+use super::{
+    RecordingTransport, Transport, TransportKind, grpc::Grpc, http::Http, in_process::InProcess,
+};
 
 /// A client of a server, or of a store in this process.
 #[derive(Clone, Debug)]
