@@ -1,6 +1,6 @@
 //! The builder of a client: an address and options. It checks everything before it connects.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, uri::Scheme};
@@ -8,9 +8,9 @@ use tonic::transport::Endpoint;
 
 use crate::{
     batch::{Batches, Batching},
-    client::{Client, Inner},
+    client::{Client, Inner, TIMEOUT_MAX},
     connection::{AuthorizedChannel, Connection},
-    error::{Invalid, Result},
+    error::{Invalid, Result, check_runtime, within},
     retry::Retries,
 };
 
@@ -18,8 +18,6 @@ use crate::{
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to connect, unless set.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time of a call.
-pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// Largest limit for bytes in memory.
 const BYTES_MAX: usize = 1024 * 1024 * 1024;
 const MIB: usize = 1024 * 1024;
@@ -55,8 +53,22 @@ impl std::fmt::Debug for Builder {
     }
 }
 
+impl Client {
+    /// Returns a client with default settings. It connects with its first call, so this fails only if
+    /// the address is invalid, or outside of a Tokio runtime.
+    pub fn new(url: impl Into<String>) -> Result<Self> {
+        Self::builder(url).build()
+    }
+
+    /// Returns a builder of a client for the server at this address: `http://host:port` or
+    /// `https://host:port`.
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder::new(url.into())
+    }
+}
+
 impl Builder {
-    pub(crate) fn new(url: String) -> Self {
+    fn new(url: String) -> Self {
         Self {
             url,
             credentials: None,
@@ -242,26 +254,6 @@ fn without_credentials(url: &str) -> String {
         Some((_, host)) => format!("…@{host}"),
         None => url.to_owned(),
     }
-}
-
-/// Checks that the caller runs within a Tokio runtime.
-pub(crate) fn check_runtime(field: &str, allowed: &str) -> Result<(), Invalid> {
-    tokio::runtime::Handle::try_current()
-        .map(drop)
-        .map_err(|_outside| Invalid::unseen(field, allowed))
-}
-
-/// Checks that a number or a duration is within its bounds.
-pub(crate) fn within<T: PartialOrd + Debug>(
-    field: &str,
-    value: T,
-    min: T,
-    max: T,
-) -> Result<(), Invalid> {
-    if value >= min && value <= max {
-        return Ok(());
-    }
-    Err(Invalid::new(field, format_args!("{value:?}"), format!("from {min:?} to {max:?}")))
 }
 
 /// The credentials that each call sends.

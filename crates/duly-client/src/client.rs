@@ -39,11 +39,13 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     batch::Batches,
-    builder::{Builder, TIMEOUT_MAX, check_runtime, within},
     connection::Connection,
-    error::{Invalid, Result},
+    error::{Invalid, Result, check_runtime, within},
     retry::{Retries, Safety, repeat},
 };
+
+/// Longest time of a call.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 
 /// A client of one server. Clones share its connection and its batches.
 #[derive(Clone, Debug)]
@@ -63,18 +65,6 @@ pub(crate) struct Inner {
 }
 
 impl Client {
-    /// Returns a client with default settings. It connects with its first call, so this fails only if
-    /// the address is invalid, or outside of a Tokio runtime.
-    pub fn new(url: impl Into<String>) -> Result<Self> {
-        Self::builder(url).build()
-    }
-
-    /// Returns a builder of a client for the server at this address: `http://host:port` or
-    /// `https://host:port`.
-    pub fn builder(url: impl Into<String>) -> Builder {
-        Builder::new(url.into())
-    }
-
     /// Returns the same client with another timeout for its calls, 1 ms to 1 h.
     pub fn with_timeout(&self, timeout: Duration) -> Result<Self> {
         within("timeout", timeout, Duration::from_millis(1), TIMEOUT_MAX)?;

@@ -42,9 +42,8 @@ pub use self::{
     handler::{Failure, Handler},
 };
 use crate::{
-    builder::{check_runtime, within},
     client::{Client, namespace_name},
-    error::{Error, Result, RetryAdvice},
+    error::{Error, Result, RetryAdvice, check_runtime, within},
 };
 
 /// Most firings that a consumer may hold; also the server's limit.

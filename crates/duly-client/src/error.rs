@@ -6,7 +6,7 @@
 
 mod status;
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 pub(crate) use self::status::of_status;
 use duly_api::Problem;
@@ -243,6 +243,26 @@ pub(crate) fn check_count(results: usize, items: usize, what: &str) -> Result<()
         return Ok(());
     }
     Err(Error::bad_response(format!("{results} results for {items} {what}")))
+}
+
+/// Checks that the caller runs within a Tokio runtime.
+pub(crate) fn check_runtime(field: &str, allowed: &str) -> Result<(), Invalid> {
+    tokio::runtime::Handle::try_current()
+        .map(drop)
+        .map_err(|_outside| Invalid::unseen(field, allowed))
+}
+
+/// Checks that a number or a duration is within its bounds.
+pub(crate) fn within<T: PartialOrd + Debug>(
+    field: &str,
+    value: T,
+    min: T,
+    max: T,
+) -> Result<(), Invalid> {
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    Err(Invalid::new(field, format_args!("{value:?}"), format!("from {min:?} to {max:?}")))
 }
 
 fn advice(retry: RetryAdvice) -> &'static str {

@@ -12,10 +12,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use crate::{
-    client::Client,
-    error::{Error, Result},
-};
+use crate::error::{Error, Result};
 
 /// A list: a stream that requests the next page at the end of the one before. It ends after an error, also
 /// after [`Error::Incomplete`], which comes last, after all items that could be read.
@@ -32,7 +29,6 @@ pub(crate) struct Page<T, Q> {
 
 /// The state of a list that is being read.
 struct Pages<Q, T, F> {
-    client: Client,
     /// The rest of the current page.
     items: VecDeque<T>,
     /// The request for the next page; none after the last.
@@ -44,15 +40,14 @@ struct Pages<Q, T, F> {
 
 impl<T: Send + 'static> Listing<T> {
     /// Lists the items of all pages, from the first request on. Holds one page in memory at a time.
-    pub(crate) fn of_pages<Q, F, Fut>(client: Client, first: Result<Q>, read_page: F) -> Self
+    pub(crate) fn of_pages<Q, F, Fut>(first: Result<Q>, read_page: F) -> Self
     where
         Q: Send + 'static,
-        F: Fn(Client, Q) -> Fut + Send + 'static,
+        F: Fn(Q) -> Fut + Send + 'static,
         Fut: Future<Output = Result<Page<T, Q>>> + Send,
     {
         let (items, missing) = (VecDeque::new(), BTreeSet::new());
-        let state =
-            first.map(|first| Pages { client, items, next: Some(first), missing, read_page });
+        let state = first.map(|first| Pages { items, next: Some(first), missing, read_page });
         let items = stream::unfold(Some(state), move |pages| async move {
             let mut pages = match pages? {
                 Ok(pages) => pages,
@@ -68,7 +63,7 @@ impl<T: Send + 'static> Listing<T> {
                     return incomplete.map(|error| (Err(error), None));
                 };
                 // An empty page is not necessarily the last one.
-                match (pages.read_page)(pages.client.clone(), next).await {
+                match (pages.read_page)(next).await {
                     Ok(page) => {
                         (pages.items, pages.next) = (page.items.into(), page.next);
                         pages.missing.extend(page.unavailable_shards);

@@ -79,13 +79,17 @@ impl Client {
     /// Returns all namespaces, in order of their names, as a stream.
     pub fn namespaces(&self) -> Listing<Namespace> {
         let first = v1::ListNamespacesRequest { limit: Some(PAGE), cursor: None };
-        let read_page = |client: Client, request: v1::ListNamespacesRequest| async move {
-            let page = read!(client, namespaces.list, request.clone())?;
-            let next =
-                page.cursor.map(|it| v1::ListNamespacesRequest { cursor: Some(it), ..request });
-            Ok(Page { items: page.namespaces, next, unavailable_shards: Vec::new() })
+        let client = self.clone();
+        let read_page = move |request: v1::ListNamespacesRequest| {
+            let client = client.clone();
+            async move {
+                let page = read!(client, namespaces.list, request.clone())?;
+                let next =
+                    page.cursor.map(|it| v1::ListNamespacesRequest { cursor: Some(it), ..request });
+                Ok(Page { items: page.namespaces, next, unavailable_shards: Vec::new() })
+            }
         };
-        Listing::of_pages(self.clone(), Ok(first), read_page)
+        Listing::of_pages(Ok(first), read_page)
     }
 
     /// Pauses a namespace. After this no claim is granted; schedules are still accepted.

@@ -41,13 +41,17 @@ impl Client {
     pub fn list(&self, namespace: &str, request: ListRequest) -> Listing<Timer> {
         let first = namespace_of(namespace, &request.namespace)
             .map(|namespace| ListRequest { namespace, ..request });
-        let read_page = |client: Client, request: ListRequest| async move {
-            let page = read!(client, timers.list, request.clone())?;
-            let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
-            let unavailable_shards = page.unavailable_shards;
-            Ok(Page { items: page.timers, next, unavailable_shards })
+        let client = self.clone();
+        let read_page = move |request: ListRequest| {
+            let client = client.clone();
+            async move {
+                let page = read!(client, timers.list, request.clone())?;
+                let next = page.cursor.map(|it| ListRequest { cursor: Some(it), ..request });
+                let unavailable_shards = page.unavailable_shards;
+                Ok(Page { items: page.timers, next, unavailable_shards })
+            }
         };
-        Listing::of_pages(self.clone(), first.map_err(Error::from), read_page)
+        Listing::of_pages(first.map_err(Error::from), read_page)
     }
 
     /// Returns one page of a list: the first, or the one at the `cursor` of the request.
