@@ -1,9 +1,12 @@
 //! Errors of whole calls. The error of a single item is a [`crate::Refusal`] instead.
 
 use duly_core::{Code, Invalid, Millis, error_code::Retry, view::TooLarge};
+use futures::future::BoxFuture;
 
 /// Result of a call to a store.
 pub type Result<T> = std::result::Result<T, Error>;
+/// The future of a call to a store.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// The reason for which a call to a store failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -47,10 +47,10 @@ pub use claim::{
 pub use command::{Answer, Command, Operation, Outcome};
 pub use deployment::{AccessRemedy, Coordinators, Deployment, Repaired};
 pub use duly_core::refusal::{Limit, Refusal};
-pub use error::{Error, Result};
+pub use error::{Error, Result, StoreFuture};
 pub use forecast::{Forecast, ForecastRequest};
 pub use query::{Health, ListRequest, Page, Stats, TimerView};
 pub use settle::{SettleOutcome, SettleVerdict, Settlement};
 pub use sharded::{Partial, Sharded};
-pub use store::{Store, StoreFuture};
+pub use store::Store;
 pub use token::Token;

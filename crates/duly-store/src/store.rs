@@ -9,15 +9,12 @@ use tokio::sync::watch;
 use crate::{
     AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
     Deployment, Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page,
-    Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, TimerView,
+    Ready, ReadyCursor, SettleOutcome, Settlement, Stats, StoreFuture, TimerView,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
 };
 
 /// Namespaces that a store without a cheaper call counts at the same time.
 const COUNTED_AT_ONCE: usize = 8;
-
-/// The future of a call to a store.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// The single source of truth: every state change is one atomic compare-and-set inside the store.
 ///

@@ -16,7 +16,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly", "failure output"),
     ("duly-core", "limits namespace operate refusal"),
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
-    ("duly-store", "deployment store"),
     (
         "duly-store-redis",
         "access change coordinators deployment health marker namespaces nodes older open quota \
