@@ -7,23 +7,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
-use crate::{OpenError, Opened, Options, address::Address, connection::Connection};
-
-duly_core::named_enum! {
-    /// A server setting that would lose timers silently, unless it is allowed by name.
-    pub enum Check {
-        /// `appendonly no`: a crash or a restart loses everything since the last snapshot.
-        NoAppendOnly = "no_append_only",
-        /// A `maxmemory-policy` that evicts: at the limit, timers disappear without an error.
-        Eviction = "eviction",
-        /// `appendfsync no`: power loss loses about half a minute of changes.
-        NoFsync = "no_fsync",
-        /// `CONFIG GET` is refused: the settings are unknown.
-        Unknown = "unknown_settings",
-        /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
-        NoReplicas = "no_replicas",
-    }
-}
+use crate::{Check, OpenError, Opened, Options, address::Address, connection::Connection};
 
 /// Checks the settings of a server. `min_replicas` is the number that this store waits for. Returns what
 /// is unsafe, with its check, and what is weak.

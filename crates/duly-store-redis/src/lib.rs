@@ -92,11 +92,10 @@ mod token;
 mod wakeups;
 
 pub use address::check_url;
-pub use checks::Check;
 pub use error::OpenError;
 use error::Opened;
 pub use keys::SHARDS_MAX;
-pub use options::{Create, OnRollback, Options};
+pub use options::{Check, Create, OnRollback, Options};
 pub use store::RedisStore;
 
 #[cfg(test)]

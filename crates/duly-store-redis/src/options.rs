@@ -4,8 +4,6 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use duly_store::namespaces::NAMESPACES_MAX;
 
-use crate::checks::Check;
-
 /// Action of a node that finds an empty database. It cannot tell a new database from a lost one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Create {
@@ -24,6 +22,22 @@ pub enum OnRollback {
     Warn,
     /// The shard takes no calls until an operator confirms it.
     Pause,
+}
+
+duly_core::named_enum! {
+    /// A server setting that would lose timers silently, unless it is allowed by name.
+    pub enum Check {
+        /// `appendonly no`: a crash or a restart loses everything since the last snapshot.
+        NoAppendOnly = "no_append_only",
+        /// A `maxmemory-policy` that evicts: at the limit, timers disappear without an error.
+        Eviction = "eviction",
+        /// `appendfsync no`: power loss loses about half a minute of changes.
+        NoFsync = "no_fsync",
+        /// `CONFIG GET` is refused: the settings are unknown.
+        Unknown = "unknown_settings",
+        /// `min_replicas` is 0 on a Cluster: a failover loses acknowledged changes.
+        NoReplicas = "no_replicas",
+    }
 }
 
 /// Options of the connection to Redis, and requirements on it.

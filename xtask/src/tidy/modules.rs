@@ -21,7 +21,6 @@ pub(super) const CYCLES: &[(&str, &str)] = &[
         "access change coordinators deployment health marker namespaces nodes older open quota \
          rollback router store wakeups",
     ),
-    ("duly-store-redis", "address checks connection options"),
 ];
 
 /// The imports of a crate: each module with the modules that it imports.
