@@ -1,6 +1,6 @@
 //! Dead letters: the ones to redrive or purge, and overdue timers that become dead letters.
 
-use duly_core::{DeliveryId, Invalid, Millis, TimerId, operate::DeadLetterId, retry::BACKOFF_MAX};
+use duly_core::{DeliveryId, Invalid, Millis, TimerId, retry::BACKOFF_MAX, timer::DeadLetterId};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;

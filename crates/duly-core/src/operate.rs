@@ -34,7 +34,7 @@ pub use change::{
     cancel, cancel_without_record, dead_letter_overdue, fire, forget, purge, redrive, reschedule,
 };
 pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
-pub use operation::{DeadLetterId, Level, Operation, Seen};
+pub use operation::{Level, Operation, Seen};
 pub use schedule::{import, schedule};
 
 /// One moment, by both clocks of a store.

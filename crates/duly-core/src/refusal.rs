@@ -6,8 +6,8 @@ use crate::{
     Code, Invalid, Millis, NamespaceName, State, TimerId, TimerView, Timestamp,
     access::{TenantLimit, TenantName},
     invalid::shorten,
-    operate::DeadLetterId,
     schedule::When,
+    timer::DeadLetterId,
 };
 
 /// Wait before a repetition when the pending timers are full: some of them may have fired by then.

@@ -11,8 +11,8 @@ use crate::{
 
 mod attempt;
 pub use attempt::{
-    AfterFailure, Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict,
-    Wait,
+    AfterFailure, Attempt, AttemptOutcome, DeadLetter, DeadLetterId, DeadLetterReason,
+    SettledToken, Verdict, Wait,
 };
 
 /// Maximum number of attempts in the history.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-pub use duly_core::operate::{DeadLetterId, Operation, Seen};
 use duly_core::{
     Invalid, NamespaceName, Refusal, Timestamp,
     operate::{Decision, Reply},
     shard::{ShardId, shard_of},
     view::{Body, TooLarge},
+};
+pub use duly_core::{
+    operate::{Operation, Seen},
+    timer::DeadLetterId,
 };
 
 use crate::{Error, TimerView};

@@ -14,7 +14,6 @@ use super::tree::File;
 pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly", "args cli commands"),
     ("duly", "failure output"),
-    ("duly-core", "limits namespace operate refusal"),
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
     (
         "duly-store-redis",

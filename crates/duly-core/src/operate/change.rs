@@ -6,14 +6,12 @@ use crate::{
     lifecycle::{Event, Transition, transition},
     refusal::Refusal,
     schedule::{Patch, after},
-    timer::DeadLetterReason,
+    timer::{DeadLetterId, DeadLetterReason},
     tombstone::Ended,
     view::Body,
 };
 
-use super::{
-    Cause, Context, DeadLetterId, Decision, Effect, QuotaUse, Reply, check_revision, state_of,
-};
+use super::{Cause, Context, Decision, Effect, QuotaUse, Reply, check_revision, state_of};
 
 /// Changes a pending timer.
 ///

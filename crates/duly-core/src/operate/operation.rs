@@ -1,10 +1,9 @@
 //! The operations of callers.
 
-use std::fmt;
-
 use crate::{
-    DeliveryId, Incarnation, Millis, Schedule, State, Timer, TimerId, TimerView, Timestamp,
+    Incarnation, Millis, Schedule, State, Timer, TimerId, TimerView, Timestamp,
     schedule::{IfExists, Patch},
+    timer::DeadLetterId,
 };
 
 /// An operation of a caller.
@@ -100,24 +99,6 @@ impl Seen {
             && view.timer().is_some_and(|timer| {
                 (timer.incarnation, timer.revision) == (self.incarnation, self.revision)
             })
-    }
-}
-
-/// The name of a dead letter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeadLetterId {
-    /// The latest dead letter of this timer.
-    Timer(TimerId),
-    /// Exactly this firing.
-    Delivery(DeliveryId),
-}
-
-impl fmt::Display for DeadLetterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timer(id) => f.write_str(&crate::invalid::shorten(id.as_str())),
-            Self::Delivery(delivery_id) => delivery_id.fmt(f),
-        }
     }
 }
 

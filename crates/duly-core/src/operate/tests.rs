@@ -9,7 +9,7 @@ use crate::{
     payload::Form,
     refusal::Limit,
     schedule::{Change, IfExists, Patch, Tags},
-    timer::{Attempt, AttemptOutcome, DeadLetterReason},
+    timer::{Attempt, AttemptOutcome, DeadLetterId, DeadLetterReason},
     tombstone::Ended,
 };
 

@@ -1,6 +1,8 @@
 //! The outcome of an attempt, and its effect on the timer.
 
-use crate::{Millis, RetryPolicy, Timer, Timestamp};
+use std::fmt;
+
+use crate::{DeliveryId, Millis, RetryPolicy, Timer, TimerId, Timestamp, invalid::shorten};
 
 use super::{HISTORY_MAX, REASON_BYTES_MAX};
 
@@ -73,6 +75,24 @@ pub struct DeadLetter {
     pub at: Timestamp,
     /// The reason.
     pub reason: DeadLetterReason,
+}
+
+/// The name of a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadLetterId {
+    /// The latest dead letter of this timer.
+    Timer(TimerId),
+    /// Exactly this firing.
+    Delivery(DeliveryId),
+}
+
+impl fmt::Display for DeadLetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timer(id) => f.write_str(&shorten(id.as_str())),
+            Self::Delivery(delivery_id) => delivery_id.fmt(f),
+        }
+    }
 }
 
 /// A verdict that ended a lease, kept to recognise a repeated settlement.

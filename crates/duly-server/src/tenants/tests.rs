@@ -1,9 +1,9 @@
 use duly_core::{
     NamespaceName, Payload, TimerId,
     access::{Actions, HostPattern, Role},
-    operate::DeadLetterId,
     payload::Form,
     schedule::{Change, IfExists, Patch, Schedule, When},
+    timer::DeadLetterId,
 };
 use duly_store::{AccessChange, ChangeOrigin, Command, Error, Operation, Outcome, command::Answer};
 use http::StatusCode;

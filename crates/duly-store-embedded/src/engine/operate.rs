@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use duly_core::{
     Invalid, NamespaceName, Timer, TimerId, Timestamp, Tombstone,
-    operate::{self, Context, DeadLetterId, Decision, Effect, Level, Now, Operation, Usage},
+    operate::{self, Context, Decision, Effect, Level, Now, Operation, Usage},
+    timer::DeadLetterId,
 };
 use duly_store::{Command, Outcome, Refusal, TimerView};
 

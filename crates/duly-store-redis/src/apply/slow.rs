@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duly_core::{operate::DeadLetterId, shard::ShardId};
+use duly_core::{shard::ShardId, timer::DeadLetterId};
 use duly_store::{Answer, Command, Error, Operation, Outcome, Refusal, Result};
 
 use crate::{

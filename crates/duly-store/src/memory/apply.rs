@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use duly_core::{
     DeliveryId, Millis, Refusal,
-    operate::{Cause, Context, DeadLetterId, Decision, Effect, Known, Operation, Usage, operate},
+    operate::{Cause, Context, Decision, Effect, Known, Operation, Usage, operate},
+    timer::DeadLetterId,
     tombstone::Ended,
 };
 
