@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && cli::asks_for_json(env::args_os()) => {
-            return failure::report_usage(&error);
+            return output::report_usage(&error);
         }
         Err(error) => error.exit(),
     };

@@ -1,5 +1,6 @@
 //! Output of results: to stdout, as tables for people or as JSON for programs.
 
+mod failure_report;
 mod fields;
 pub(crate) mod progress;
 pub(crate) mod table;
@@ -8,6 +9,7 @@ pub(crate) mod text;
 pub(crate) mod timers;
 pub(crate) mod when;
 
+pub(crate) use self::failure_report::report_usage;
 pub(crate) use self::fields::Fields;
 pub(crate) use self::progress::Progress;
 pub(crate) use self::table::Table;
