@@ -1,5 +1,6 @@
 //! Parts of the command line that several commands share.
 
+pub(crate) mod connection;
 pub(crate) mod delivery;
 pub(crate) mod input;
 pub(crate) mod key;
@@ -17,9 +18,8 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    cli::{Session, completed_namespaces},
     failure::Failure,
-    http::Call,
+    http::{Call, Http},
     output::text,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 #[derive(clap::Args)]
 pub(crate) struct NamespaceArg {
     /// The namespace; `.` stands for that of the context
-    #[arg(value_parser = values::namespace, add = ArgValueCandidates::new(completed_namespaces))]
+    #[arg(value_parser = values::namespace, add = ArgValueCandidates::new(connection::completed_namespaces))]
     pub(crate) namespace: NamespaceName,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct TimerArg {
 
 impl TimerArg {
     /// Returns a call about the timer.
-    pub(crate) fn call<'a>(&self, method: Method, session: &'a Session) -> Call<'a> {
+    pub(crate) fn call<'a>(&self, method: Method, http: &'a Http) -> Call<'a> {
         let below = ["timers", self.id.as_str()];
-        session.http.namespace(method, &self.named.namespace, &below)
+        http.namespace(method, &self.named.namespace, &below)
     }
 }
 

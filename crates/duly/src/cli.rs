@@ -3,43 +3,27 @@
 //! Values are checked while they are parsed, with the checks of `duly-core`. So a mistake ends with exit
 //! code 2 before anything is sent.
 
-use std::{
-    env,
-    ffi::OsString,
-    future::Future,
-    path::PathBuf,
-    pin::{Pin, pin},
-    time::Duration,
-};
+use std::{ffi::OsString, time::Duration};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use clap_complete::CompletionCandidate;
-use duly_api::namespace::ListNamespacesResponse;
 use duly_core::Millis;
-use reqwest::Method;
-use serde::de::DeserializeOwned;
-use tokio::runtime::{Builder, Runtime};
 
 #[cfg(feature = "bench")]
 use crate::commands::bench;
 use crate::{
     Outcome,
-    args::{self, TimerArg},
+    args::{self, TimerArg, connection::ConnectionOptions},
     commands::{
         audit, batch, cancel, cluster, config, context, dead, documents, export, get, health,
         import, key, list, metrics, namespace, pull, receive, reschedule, resume, schedule, serve,
         store, tenant, top,
     },
-    context::{self as selected, select},
     failure::Failure,
-    http::{Call, Http},
     output::{Format, Printer},
+    runtime::block_on,
+    session::Session,
 };
 
-/// The variable in which a shell asks for completions.
-pub(crate) const COMPLETE: &str = "DULY_COMPLETE";
-/// Longest wait for the server while a shell completes a name.
-const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Shortest interval of `--watch`.
 const WATCH_MIN: Millis = Millis::from_ms(100);
 
@@ -76,58 +60,6 @@ struct GlobalOptions {
         value_parser = args::values::duration
     )]
     watch: Option<Millis>,
-}
-
-/// Options that select a server, and how it is called.
-#[derive(clap::Args)]
-pub(crate) struct ConnectionOptions {
-    /// The server to call; default is the variable DULY_SERVER, else that of the context, else
-    /// http://127.0.0.1:3859
-    // clap does not read the variable: it would show the option in every usage as one to be typed.
-    #[arg(long, global = true, value_name = "URL", value_parser = args::values::unchecked)]
-    pub(crate) server: Option<args::values::Unchecked>,
-    /// A context of `duly context`: a server with its key, authorities and namespace
-    #[arg(long, global = true, value_name = "NAME", conflicts_with = "server")]
-    context: Option<String>,
-    /// A file in PEM with further authorities of the server's certificate; default is the variable
-    /// DULY_CA_FILE
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
-    /// A file with the key, or the token, to send; default is the file that the variable
-    /// DULY_API_KEY_FILE names, else the key in the variable DULY_API_KEY
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) key_file: Option<PathBuf>,
-    /// A file in PEM with a certificate of your own and its private key; default is the variable
-    /// DULY_CERT_FILE
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) cert_file: Option<PathBuf>,
-}
-
-impl ConnectionOptions {
-    /// Returns a client of the selected server.
-    fn connect(&self) -> Result<Http, Failure> {
-        let of_variable =
-            |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let selected = select(self.context.as_deref(), self.server.is_some())?;
-        // The key of another server, in a variable, must not be sent to the server of a context.
-        let reads_variables = selected.is_none();
-        let (server, key_file, cert_file, ca_file) = match selected {
-            Some(context) => (
-                args::server::of_context(&context.server)?,
-                self.key_file.clone().or(context.key_file),
-                self.cert_file.clone().or(context.cert_file),
-                self.ca_file.clone().or(context.ca_file),
-            ),
-            None => (
-                self.server.as_ref().map_or_else(args::server::from_env, |typed| typed.url())?,
-                self.key_file.clone().or_else(|| of_variable(args::key::FILE)),
-                self.cert_file.clone().or_else(|| of_variable("DULY_CERT_FILE")),
-                self.ca_file.clone().or_else(|| of_variable("DULY_CA_FILE")),
-            ),
-        };
-        let key = args::key::authorization(key_file.as_deref(), reads_variables)?;
-        Http::new(server, [ca_file.as_deref(), cert_file.as_deref()], key)
-    }
 }
 
 #[derive(Subcommand)]
@@ -173,26 +105,6 @@ enum Command {
     Openapi,
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
-}
-
-/// The context of a command that calls a server.
-pub(crate) struct Session {
-    /// The server, over HTTP.
-    pub(crate) http: Http,
-    /// Prints results.
-    pub(crate) printer: Printer,
-}
-
-impl Session {
-    /// Makes a call, and prints its response: unchanged as JSON, or as the text for people.
-    pub(crate) async fn print<T: DeserializeOwned>(
-        &self,
-        call: Call<'_>,
-        text: impl FnOnce(T) -> String,
-    ) -> Outcome {
-        let response = call.send().await?;
-        self.printer.document(&response.text, || Ok(text(response.parse()?)))
-    }
 }
 
 /// The commands by what they are about, for the help.
@@ -276,7 +188,7 @@ impl Cli {
             Command::Metrics(args) => block_on(async { metrics::run(args, &session()?).await }),
             Command::Openapi => block_on(async { documents::openapi(&session()?).await }),
             Command::Completions(args) => documents::completions(args, printer),
-            Command::Man(args) => documents::man(args, printer),
+            Command::Man(args) => documents::man(args, &shown(), printer),
         }
     }
 
@@ -328,29 +240,6 @@ pub(crate) fn asks_for_json(arguments: impl IntoIterator<Item = OsString>) -> bo
     })
 }
 
-/// Returns the names of the namespaces of the selected server, for completions; none if it does not reply at
-/// once.
-pub(crate) fn completed_namespaces() -> Vec<CompletionCandidate> {
-    let (context, server) = selected::named_on_the_command_line();
-    let connection = ConnectionOptions {
-        server: server.map(args::values::Unchecked),
-        context,
-        ca_file: None,
-        key_file: None,
-        cert_file: None,
-    };
-    let names = block_on(async {
-        let http = connection.connect()?;
-        let call =
-            http.service(Method::GET, &["namespaces"]).query(&[("limit", "1000".to_owned())]);
-        let response = tokio::time::timeout(COMPLETION_TIMEOUT, call.send()).await;
-        let page: ListNamespacesResponse =
-            response.map_err(|_| Failure::new("no response in time"))??.parse()?;
-        Ok(page.namespaces.into_iter().map(|namespace| namespace.name))
-    });
-    names.into_iter().flatten().map(CompletionCandidate::new).collect()
-}
-
 /// Returns the public commands, for completions, manual pages and the reference.
 pub(crate) fn shown() -> clap::Command {
     let mut command = command();
@@ -363,22 +252,9 @@ pub(crate) fn shown() -> clap::Command {
 pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
     match name {
         "__openapi" => Some(documents::print_own_openapi),
-        "__cli-docs" => Some(documents::print_cli_reference),
+        "__cli-docs" => Some(|printer| documents::print_cli_reference(shown(), printer)),
         _ => None,
     }
-}
-
-/// Runs a command on a single-threaded runtime.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    // One type for the futures of all commands: the runtime is compiled once, not for each of them.
-    let command: Pin<&mut dyn Future<Output = Result<T, Failure>>> = pin!(command);
-    runtime(Builder::new_current_thread())?.block_on(command)
-}
-
-/// Starts a runtime.
-pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
-    let built = builder.enable_all().build();
-    built.map_err(|error| Failure::new(format_args!("cannot start the async runtime: {error}")))
 }
 
 #[cfg(test)]

@@ -30,7 +30,9 @@ mod failure;
 mod http;
 mod open_files;
 mod output;
+mod runtime;
 mod service_manager;
+mod session;
 
 use std::{
     env,
@@ -44,6 +46,7 @@ use clap_complete::CompleteEnv;
 
 use crate::{
     cli::Cli,
+    commands::documents,
     failure::Failure,
     output::{Format, Printer},
 };
@@ -58,7 +61,7 @@ fn main() -> ExitCode {
     }
     // This fails only if a provider is already installed, which works as well.
     rustls::crypto::ring::default_provider().install_default().ok();
-    CompleteEnv::with_factory(cli::shown).var(cli::COMPLETE).complete();
+    CompleteEnv::with_factory(cli::shown).var(documents::COMPLETE).complete();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && cli::asks_for_json(env::args_os()) => {

@@ -12,7 +12,6 @@ use super::tree::File;
 
 /// The cycles that are left: the crate, and the modules of a cycle. This list only gets shorter.
 pub(super) const CYCLES: &[(&str, &str)] = &[
-    ("duly", "args cli commands"),
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
     (
         "duly-store-redis",

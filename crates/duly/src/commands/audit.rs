@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    cli::Session,
     failure::Failure,
     output::{Table, Tone},
+    session::Session,
 };
 
 /// Most records of one call.

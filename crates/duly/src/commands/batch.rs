@@ -14,10 +14,10 @@ use serde::Deserialize;
 use crate::{
     Outcome,
     args::{NamespaceArg, input},
-    cli::Session,
     failure::Failure,
     http,
     output::{Tone, text},
+    session::Session,
 };
 
 /// Schedule, cancel, reschedule and fire many timers: operations as lines of JSON

@@ -15,9 +15,9 @@ use tokio::runtime::Builder;
 use crate::{
     Outcome,
     args::values,
-    cli::runtime,
     failure::Failure,
     output::{Printer, progress::Progress},
+    runtime,
 };
 
 /// Exit code of a run that was stopped by a second Ctrl-C.
@@ -169,7 +169,7 @@ impl Args {
 /// Runs the command.
 pub(crate) fn run(args: Args, server: Option<Url>, printer: Printer) -> Outcome {
     let options = args.options(server)?;
-    runtime(Builder::new_multi_thread())?.block_on(measure(&args, &options, printer))
+    runtime::start(Builder::new_multi_thread())?.block_on(measure(&args, &options, printer))
 }
 
 async fn measure(args: &Args, options: &Options, printer: Printer) -> Outcome {

@@ -9,10 +9,10 @@ use reqwest::Method;
 use crate::{
     Outcome,
     args::{Conditions, Confirm, NamespaceArg, values},
-    cli::Session,
     commands::reschedule,
     failure::Failure,
     output::text,
+    session::Session,
 };
 
 /// Cancel a timer, or all that match a filter

@@ -5,8 +5,8 @@ use reqwest::Method;
 
 use crate::{
     Outcome,
-    cli::Session,
     output::{Table, Tone, table},
+    session::Session,
 };
 
 /// Runs the command.

@@ -9,8 +9,7 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    args::values,
-    cli::ConnectionOptions,
+    args::{connection::ConnectionOptions, values},
     context::{Context, Contexts},
     failure::Failure,
     http,

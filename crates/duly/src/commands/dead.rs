@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::{
     Outcome,
     args::{Confirm, Filter, NamespaceArg, values},
-    cli::Session,
     commands::{list, namespace::counts},
     failure::Failure,
     output::{Progress, text, timers, when},
+    session::Session,
 };
 
 /// List, redrive or purge dead letters: firings whose attempts have ended without an ack

@@ -12,9 +12,9 @@ use serde_json::json;
 
 use crate::{
     Outcome,
-    cli::{self, Session},
     failure::Failure,
     output::{Printer, text},
+    session::Session,
 };
 
 /// Prints the OpenAPI document of the server.
@@ -27,6 +27,9 @@ pub(crate) async fn openapi(session: &Session) -> Outcome {
 pub(crate) fn print_own_openapi(printer: Printer) -> Outcome {
     printer.json(&duly_server::openapi_json())
 }
+
+/// The variable in which a shell asks for completions.
+pub(crate) const COMPLETE: &str = "DULY_COMPLETE";
 
 /// Print the completions for a shell
 ///
@@ -49,7 +52,7 @@ pub(crate) fn completions(args: CompletionsArgs, printer: Printer) -> Outcome {
     let shells = Shells::builtins();
     let completer = shells.completer(&shell).expect("every shell has one");
     let mut script = Vec::new();
-    let written = completer.write_registration(cli::COMPLETE, "duly", "duly", "duly", &mut script);
+    let written = completer.write_registration(COMPLETE, "duly", "duly", "duly", &mut script);
     written.map_err(Failure::new)?;
     let script = String::from_utf8_lossy(&script);
     let document = json!({ "shell": shell, "script": script });
@@ -90,8 +93,8 @@ NO_COLOR
 Any value disables colours.
 "#;
 
-/// Writes the manual pages.
-pub(crate) fn man(args: ManArgs, printer: Printer) -> Outcome {
+/// Writes the manual pages of a command line.
+pub(crate) fn man(args: ManArgs, command: &Command, printer: Printer) -> Outcome {
     let cannot = |what: &PathBuf, error: std::io::Error| {
         let what = what.display();
         Failure::new(format_args!(
@@ -99,7 +102,7 @@ pub(crate) fn man(args: ManArgs, printer: Printer) -> Outcome {
         ))
     };
     let mut pages = Vec::new();
-    collect_man(&mut pages, &cli::shown())?;
+    collect_man(&mut pages, command)?;
     fs::create_dir_all(&args.dir).map_err(|error| cannot(&args.dir, error))?;
     for (file, text) in &pages {
         let path = args.dir.join(file);
@@ -137,9 +140,9 @@ fn ascii(text: &str) -> String {
 /// The beginning of the reference of the command line.
 const INTRODUCTION: &str = include_str!("documents/cli_introduction.md");
 
-/// Prints the reference of the command line, `docs/reference/cli.md`.
-pub(crate) fn print_cli_reference(printer: Printer) -> Outcome {
-    let mut command = cli::shown().term_width(100);
+/// Prints the reference of a command line, `docs/reference/cli.md`.
+pub(crate) fn print_cli_reference(command: Command, printer: Printer) -> Outcome {
+    let mut command = command.term_width(100);
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, &mut command, "duly");
     printer.line(&page)

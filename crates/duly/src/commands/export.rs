@@ -23,10 +23,10 @@ use self::{
 use crate::{
     Outcome,
     args::values,
-    cli::Session,
     commands::namespace,
     failure::Failure,
     output::{Progress, text, warn},
+    session::Session,
 };
 
 /// Time between two polls of the firings in flight.
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(
         value_name = "NAMESPACE",
         value_parser = values::namespace,
-        add = clap_complete::ArgValueCandidates::new(crate::cli::completed_namespaces),
+        add = clap_complete::ArgValueCandidates::new(crate::args::connection::completed_namespaces),
         required_unless_present = "all"
     )]
     namespaces: Vec<NamespaceName>,

@@ -5,14 +5,14 @@ use reqwest::Method;
 use crate::{
     Outcome,
     args::TimerArg,
-    cli::Session,
     http::Call,
     output::{Fields, table, when},
+    session::Session,
 };
 
 /// Shows the timer.
 pub(crate) async fn run(timer: TimerArg, session: &Session) -> Outcome {
-    show(session, timer.call(Method::GET, session)).await
+    show(session, timer.call(Method::GET, &session.http)).await
 }
 
 /// Makes the timer due now.

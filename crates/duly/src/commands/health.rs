@@ -9,10 +9,10 @@ use reqwest::StatusCode;
 use crate::{
     Outcome,
     args::values,
-    cli::Session,
     failure::Failure,
     http::HttpResponse,
     output::{Tone, text},
+    session::Session,
 };
 
 /// Time between two polls.

@@ -24,13 +24,13 @@ use self::{
 use crate::{
     Outcome,
     args::{input, values},
-    cli::Session,
     commands::export::{
         checksum::{Check, Checked},
         line::{ExportLine, NamespaceHead},
     },
     failure::Failure,
     output::{Progress, Tone, text, warn},
+    session::Session,
 };
 
 /// Import timers and dead letters that `duly export` wrote

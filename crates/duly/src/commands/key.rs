@@ -36,11 +36,12 @@ use super::tenant;
 use crate::{
     Outcome,
     args::{Confirm, values},
-    cli::{Session, block_on},
     configured,
     failure::Failure,
     http::Hint,
     output::{Printer, Table, Tone, note, table, when},
+    runtime::block_on,
+    session::Session,
 };
 
 /// Create, show, rotate and remove keys of callers

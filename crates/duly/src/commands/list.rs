@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::{
     Outcome,
     args::{Filter, NamespaceArg, values},
-    cli::Session,
     output::{Printer, Progress, Table, text, timers, warn_if_incomplete, when},
+    session::Session,
 };
 
 /// List timers in the order of their due times

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Outcome,
-    cli::Session,
     output::{Table, Tone},
+    session::Session,
 };
 
 /// Show the metrics of the server

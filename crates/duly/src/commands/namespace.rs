@@ -20,12 +20,12 @@ use self::settings::Settings;
 use crate::{
     Outcome,
     args::{Confirm, NamespaceArg, values},
-    cli::Session,
     commands::get,
     configured,
     failure::Failure,
     http::{Call, Hint},
     output::{Table, Tone, text, when},
+    session::Session,
 };
 
 /// Requests the counts of a namespace.

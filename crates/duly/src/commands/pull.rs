@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::{
     Outcome,
     args::{NamespaceArg, values},
-    cli::Session,
     failure::Failure,
     http::HttpResponse,
     output::{Table, Tone, text, timers, when},
+    session::Session,
 };
 
 /// Lease due firings whose destination is pull

@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::{
     Outcome,
     args::{TimerArg, delivery::Retry, timer::TimerArgs, values},
-    cli::Session,
     commands::get,
     failure::Failure,
     http::Hint,
+    session::Session,
 };
 
 /// Change a pending timer: its time, payload, headers, tags, destination or retry policy
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         ..Reschedule::default()
     };
     let reset = args.reset.iter().map(|field| (field.as_str(), ())).collect();
-    let call = args.named.call(Method::PATCH, session).body(&Change { change, reset });
+    let call = args.named.call(Method::PATCH, &session.http).body(&Change { change, reset });
     get::show(session, call.hints(REVISION_HINTS)).await
 }
 

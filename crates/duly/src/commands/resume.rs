@@ -2,9 +2,9 @@
 
 use crate::{
     Outcome,
-    cli::Session,
     commands::{dead, namespace},
     output::text,
+    session::Session,
 };
 
 /// Resume every paused namespace, as after a restore

@@ -7,9 +7,9 @@ use duly_core::{Millis, TimerId};
 use crate::{
     Outcome,
     args::{NamespaceArg, delivery::Retry, timer::TimerArgs, values},
-    cli::Session,
     http::Hint,
     output::{text, when},
+    session::Session,
 };
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled

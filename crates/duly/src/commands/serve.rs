@@ -21,12 +21,11 @@ use tokio::{
 use crate::{
     Outcome,
     args::{server::DEFAULT, values},
-    cli::runtime,
     commands::config::SourceArgs,
     failure::Failure,
     open_files::{self, ConnectionsLowered},
     output::{Printer, text, when},
-    service_manager,
+    runtime, service_manager,
 };
 
 /// Exit code of a server that received a second signal.
@@ -65,7 +64,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     logging::init(&config.log.level.0, config.log.format);
     open_files::raise_limit();
     let lowered = open_files::limit_connections(&mut config);
-    let runtime = runtime(Builder::new_multi_thread())?;
+    let runtime = runtime::start(Builder::new_multi_thread())?;
     let outcome = runtime.block_on(serve(config, lowered, printer));
     if let Err(Failure::StoreEnded(reason)) = &outcome {
         // The cause is the last line: nothing else that could log is running.

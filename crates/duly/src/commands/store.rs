@@ -20,12 +20,12 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::{
-    Outcome,
-    cli::{Session, block_on},
-    configured,
+    Outcome, configured,
     failure::Failure,
     open_files,
     output::{Printer, Progress, text},
+    runtime::block_on,
+    session::Session,
 };
 
 /// Time limit of a backup or repair, long enough for any size and any number of namespaces.

@@ -9,10 +9,10 @@ use serde_json::{json, value::RawValue};
 use crate::{
     Outcome,
     args::{Confirm, values},
-    cli::Session,
     failure::Failure,
     http::{Call, Hint},
     output::{Table, Tone, table, when},
+    session::Session,
 };
 
 /// Create, change, show and remove tenants: sets of namespaces with limits

@@ -24,7 +24,7 @@ use self::{
     screen::{ScreenFrame, Size},
     view::View,
 };
-use crate::{Outcome, args::values, cli::Session, failure::Failure};
+use crate::{Outcome, args::values, failure::Failure, session::Session};
 
 /// Columns of a snapshot that is not printed to a terminal.
 const SNAPSHOT_COLUMNS: usize = 100;

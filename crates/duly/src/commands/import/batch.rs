@@ -5,7 +5,7 @@ use duly_core::NamespaceName;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
-use crate::{cli::Session, failure::Failure, http};
+use crate::{failure::Failure, http, session::Session};
 
 /// Most timers of one call.
 const TIMERS_MAX: usize = 1_000;

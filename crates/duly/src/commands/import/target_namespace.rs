@@ -4,7 +4,7 @@ use duly_core::NamespaceName;
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 
-use crate::{cli::Session, commands::export::line::NamespaceHead, failure::Failure};
+use crate::{commands::export::line::NamespaceHead, failure::Failure, session::Session};
 
 /// A namespace of this server, or a problem if it does not exist.
 #[derive(Deserialize)]

@@ -16,9 +16,9 @@ use serde_json::json;
 use crate::{
     Outcome,
     args::{NamespaceArg, secret},
-    cli::Session,
     failure::Failure,
     output::{Table, Tone},
+    session::Session,
 };
 
 /// Bytes of a new secret.

@@ -9,7 +9,7 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::settings::{Given, Settings};
 use crate::{
-    Outcome, args::NamespaceArg, cli::Session, commands::get, failure::Failure, http::Hint,
+    Outcome, args::NamespaceArg, commands::get, failure::Failure, http::Hint, session::Session,
 };
 
 /// Change settings of a namespace; other settings stay

@@ -7,8 +7,8 @@ use duly_core::{Millis, NamespaceName, Timestamp};
 use crate::{
     Outcome,
     args::{NamespaceArg, values},
-    cli::Session,
     output::{Fields, OutputStream, Table, Tone, table, warn_if_incomplete, when},
+    session::Session,
 };
 
 /// Length of the longest bar, in columns.

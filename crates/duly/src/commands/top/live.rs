@@ -26,7 +26,7 @@ use super::{
     screen::{self, ScreenFrame, Size},
     view::View,
 };
-use crate::{Outcome, cli::Session};
+use crate::{Outcome, session::Session};
 
 /// Intervals that the keys select.
 const STEPS_MS: [u64; 8] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];

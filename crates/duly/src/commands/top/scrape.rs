@@ -12,9 +12,9 @@ use duly_api::{ClusterInfo, ListNamespacesResponse, NamespaceStats, Totals, clus
 use reqwest::Method;
 
 use crate::{
-    cli::Session,
     commands::{health, metrics::Sample, namespace},
     failure::Failure,
+    session::Session,
 };
 
 /// Most namespaces whose counts are requested.
