@@ -303,3 +303,32 @@ fn p10_large_heads_of_any_caller_do_not_stop_a_server() {
     // The heads come all at once, from callers like any other: small requests return, but may wait for them.
     server.watch("heads over HTTP/2", Instant::now() + FLOOD, &mut 0);
 }
+
+#[test]
+fn p10_many_streams_of_any_caller_do_not_stop_a_server() {
+    let Some(group) = group() else { return };
+    let mut server = Limited::start(group);
+    let bytes = http2::opening(("GET", "/v1/whoami"), &[], 1_000, server.address);
+    let (mut held, mut most) = (Vec::new(), 0);
+    let mut look = |server: &mut Limited| {
+        most = most.max(server.resident_bytes());
+        let ended = server.child.try_wait().expect("the child is ours");
+        assert!(ended.is_none(), "streams: the server was killed ({ended:?}) at {most} bytes");
+    };
+    // Nothing is read of the responses, and their windows stay closed.
+    for _ in 0..CONNECTIONS {
+        let Ok(mut stream) = TcpStream::connect(server.address) else { continue };
+        stream.set_write_timeout(Some(Duration::from_millis(500))).ok();
+        stream.write_all(&bytes).ok();
+        held.push(stream);
+        look(&mut server);
+    }
+    let until = Instant::now() + FLOOD;
+    while Instant::now() < until {
+        thread::sleep(PAUSE);
+        look(&mut server);
+    }
+    eprintln!("many streams: {} connections, {} MiB resident", held.len(), most / MIB);
+    drop(held);
+    server.schedule("/v1/namespaces/small", r#"{"id":"after","delay":"1h"}"#);
+}
