@@ -15,7 +15,7 @@
 //!    ([`duly_node::StreamLeases`]). An unwritten claim does not count as an attempt; a written one
 //!    counts as an attempt with an unknown outcome.
 //! 5. A store that is unavailable for a moment ends no stream. A connection whose caller reads nothing
-//!    is closed by the rule of [`crate::http`]'s responses, with its streams.
+//!    is closed by the rule of all responses, with its streams.
 //! 6. A stop sends no more firings, accepts verdicts for a moment, and ends the stream.
 
 mod session;

@@ -32,7 +32,7 @@ use utoipa::{
     },
 };
 
-use crate::operations::of_http;
+use crate::operations::{CallKind, of_http};
 
 use super::{
     body::{JSON, NDJSON},
@@ -93,9 +93,7 @@ fn complete(document: &mut Value) {
         "description": "A key, as `duly key create` prints it. A server that requires no keys ignores it.",
     }});
     document["security"] = json!([{"apiKey": []}, {}]);
-    for (path, calls) in
-        entries(&mut document["paths"]).filter(|(path, _)| path.starts_with("/v1/"))
-    {
+    for (path, calls) in entries(&mut document["paths"]) {
         entries(calls).for_each(|(method, call)| complete_call(path, method, call));
     }
     let resume = &mut document["paths"]["/v1/namespaces/{namespace}/resume"]["post"];
@@ -184,11 +182,14 @@ fn value_name(enumeration: &str, word: &Value) -> String {
     format!("{name}_{}", word.as_str().unwrap_or_default()).to_uppercase()
 }
 
-/// Adds the right, repetition and time limit of the operation, the parameters of the path, except those that the call
+/// Adds, except to the service's own paths, the right, repetition and time limit of the operation, the parameters of the path, except those that the call
 /// describes itself, and the refusals that every call can return.
 fn complete_call(path: &str, method: &str, call: &mut Value) {
     let method = Method::try_from(method.to_uppercase().as_str()).unwrap_or_default();
     let operation = of_http(&method, path);
+    if !matches!(operation.kind, CallKind::Read | CallKind::Change) {
+        return;
+    }
     call["x-duly-right"] = json!(operation.right.name());
     call["x-duly-repeat"] = json!(operation.repeat.name());
     call["x-duly-time-limit"] = json!(operation.time_limit.name());
