@@ -1,17 +1,17 @@
 //! The checks of a call before its operation, in one order for HTTP and gRPC.
 //!
 //! 1. Guard: the host, the origin, and no delivery of Duly that came back.
-//! 2. Key: the caller proves to hold a valid one, unless the operation is open. A failure counts against the
-//!    address of the caller.
-//! 3. Right: the key permits the operation.
-//! 4. Tenant: its connections and calls are within their limits. A refusal by this rule precedes one by rule 3, and
-//!    has no line in the audit log.
+//! 2. Key: the caller proves to hold a valid one, unless the operation is open, or the listener is that of probes and
+//!    needs none. A failure counts against the address of the caller.
+//! 3. Tenant: its connections and calls are within their limits. A refusal has no line in the audit log.
+//! 4. Right: the key permits the operation.
 //! 5. Audit: with `audit.required`, the log has space for the line of the call.
 //! 6. Coding: the body is not compressed.
 //! 7. Form: the front knows the operation, and reads the head of the call.
 //! 8. Memory: a change has a place in the memory of requests, because its response cannot be refused later.
 //!
-//! The first rule that fails decides the response. Namespaces are checked where they are read
+//! A preflight request of a browser has no key, and passes by rule 1 alone. Otherwise the first rule that fails decides
+//! the response. Namespaces are checked where they are read
 //! ([`Admitted::check_namespace`]), and the rights to the items of a batch with the items.
 
 use duly_core::{Code, invalid::shorten};
@@ -22,7 +22,7 @@ use crate::{
     auth::Caller,
     connection::{Connection, ConnectionKind},
     memory::budget::Budget,
-    operations::{CallKind, Operation, Right},
+    operations::{CallKind, Operation, PREFLIGHT, Right},
     problem::Problem,
     service::{Admitted, App},
 };
@@ -69,6 +69,7 @@ pub(crate) fn admit<B>(
     let (known, permitted) = match app.guard.check_request(request) {
         Err(problem) => (None, Err(problem)),
         Ok(()) if needs_no_key => (None, Ok(Caller::Anyone)),
+        Ok(()) if *operation == PREFLIGHT => (None, Ok(Caller::Unidentified)),
         Ok(()) => app.auth.admit(operation.right, headers, peer, app.now()),
     };
     if let (Some(connection), Some(caller)) =
@@ -102,7 +103,9 @@ pub(crate) fn admit<B>(
         ConnectionKind::Reserve | ConnectionKind::Admin => CallKind::Health,
     };
     let admitted = permitted.and_then(|caller| {
-        check_content_encoding(headers)?;
+        if *operation != PREFLIGHT {
+            check_content_encoding(headers)?;
+        }
         form()?;
         check_capacity(kind, &budget)?;
         let notes = audited.as_ref().map(AuditedCall::notes);

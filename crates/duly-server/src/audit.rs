@@ -112,7 +112,7 @@ enum FileMessage {
 /// The notes of a call, which the audit log reads when it ends.
 pub(crate) type SharedNotes = Arc<Mutex<CallNotes>>;
 
-/// Facts about a call for the audit log, as far as it was read.
+/// Facts about a call for the audit log: those that were read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallNotes {
     /// Its namespace.

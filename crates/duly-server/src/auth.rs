@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   request ──► guard ──► Auth::admit: which caller? which right? ──► body, handler
-//!                                                                       │ caller().check_namespace(…)
+//!                                                                       │ Admitted::check_namespace
 //!                                                                       ▼
 //!                                                                    the names inside of the message
 //! ```
 //!
 //! 1. Keys are required if the configuration says so (`auth.mode`), or if the store has ever had a key.
-//! 2. Before the body is read, the caller needs the action of the operation ([`rules`]). An operation
+//! 2. Before the body is read, the caller needs the action of the operation ([`crate::operations`]). A method
 //!    without a row there needs every action.
 //! 3. A namespace that a key does not cover is not found, whether or not it exists.
 //! 4. A caller proves who it is with a key, a certificate ([`Peer`]), or a signed token ([`tokens`]). All

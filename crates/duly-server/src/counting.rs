@@ -41,7 +41,7 @@ async fn count_all_labelled(store: Arc<dyn Store>, clock: Arc<dyn Clock>) {
     let mut labelled = BTreeSet::new();
     loop {
         let began = Instant::now();
-        // While shards are away, the last counts stay.
+        // While shards are unavailable, the last counts stay.
         if let Err(error) = count_labelled(&*store, &mut labelled, &*clock).await {
             tracing::debug!(%error, "namespaces could not be counted");
         }

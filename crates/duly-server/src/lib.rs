@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every call has a row in the table of `operations`. `admission` checks the call by that row, in one order for
-//! both protocols, and returns an admitted call (`call`). The functions of `service` carry out the operation for
-//! it; `messages` converts values of the store into those of `duly-api`.
+//! both protocols, and returns an admitted call. The operations are its methods, in `service`; `messages` converts
+//! values of the store into those of `duly-api`.
 //!
 //! The crate checks requests, calls the store or the node, and writes responses. It does not know how
 //! timers are kept or fired. These rules hold:

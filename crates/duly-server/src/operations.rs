@@ -327,7 +327,7 @@ pub(crate) static UNKNOWN_PATH: Operation =
     Operation::new("unmatched", Right::AnyKey, CallKind::Static);
 /// A call of a path that does not have the method.
 pub(crate) static WRONG_METHOD: Operation =
-    Operation::new("wrong_method", Right::NeedsAll, CallKind::Read);
+    Operation::new("wrong_method", Right::NeedsAll, CallKind::Static);
 
 /// A browser's question about a call of another origin. It is sent without a key.
 pub(crate) static PREFLIGHT: Operation = Operation::new("preflight", Right::Open, CallKind::Static);

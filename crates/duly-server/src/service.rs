@@ -1,8 +1,8 @@
 //! The operations, without a protocol: a file for each resource.
 //!
 //! The functions check what a caller may do beyond the right of the operation, call the store or the node, and
-//! return values or a [`crate::problem::Problem`]. Each function of an operation takes the admitted call. HTTP and
-//! gRPC read their messages, call these functions, and write the responses.
+//! return values or a [`crate::problem::Problem`]. The operations are methods of the admitted call
+//! ([`Admitted`]). HTTP and gRPC read their messages, call these methods, and write the responses.
 
 mod admitted;
 mod app;

@@ -3,9 +3,9 @@
 //! 1. Calls, connections, waiting calls and memory are those of the tenant of the caller's key. Each node counts
 //!    its own.
 //! 2. Namespaces, timers and schedules are those of the tenant of the namespace, for calls of every key.
-//!    [`crate::counting::run`] counts them about every second, over all shards. What this node has let in since then is
+//!    [`crate::counting::run`] counts them about every second, over all shards. What this node has admitted since then is
 //!    added, unless the count is old: timers that have ended since are not known. So one node exceeds a limit by
-//!    what it lets in during a count, and others by what they let in between two counts.
+//!    what it admits during a count, and others by what they admit between two counts.
 //! 3. What a command did not add is given back, unless a count came between.
 
 mod admission;
@@ -336,9 +336,14 @@ impl ConnectionSlot {
         let mut slot = self.0.slot.lock();
         if slot.as_ref().is_none_or(|slot| !Arc::ptr_eq(&slot.state, state)) {
             let taken = state.take_slot(SlotKind::Connection);
-            *slot = Some(taken.inspect_err(|_| self.0.refused.notify_one())?);
+            *slot = Some(taken.inspect_err(|_| self.refuse())?);
         }
         Ok(())
+    }
+
+    /// Lets the connection end in order: its calls under way get their responses.
+    pub(crate) fn refuse(&self) {
+        self.0.refused.notify_one();
     }
 
     /// Waits until the connection is refused, and must end.

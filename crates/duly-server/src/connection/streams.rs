@@ -15,7 +15,7 @@
 //! 5. A proxy stands for many callers: each of its streams has a caller of its own.
 //! 6. A connection that resets streams faster than the server can drop them ends.
 //! 7. The library keeps the structures of streams for later ones, until the connection ends. They count by the most
-//!    streams that the connection has had at once. A connection whose calls find no memory many times in a row ends.
+//!    streams that the connection has had at once. A connection of which most calls find no memory ends.
 //!
 //! HTTP/1.1 has one call at a time on a connection, whose head the connection itself may hold.
 
@@ -51,7 +51,7 @@ pub(crate) const STREAM_BYTES: usize = 4 * 1024;
 const KEPT_BYTES: usize = 1_600;
 /// Streams whose kept bytes are part of what each connection may hold.
 const KEPT_FREE: u32 = 40;
-/// Calls in a row that find no memory, after which a connection ends.
+/// Calls that find no memory, less those that do, after which a connection ends.
 const OVER_BUDGET_MAX: u32 = 64;
 /// Bytes of a field in the map of a head, besides its text.
 const FIELD_BYTES: usize = 112;
@@ -77,7 +77,7 @@ pub(super) struct Streams {
     /// Open probes without space in a budget.
     probes: AtomicU32,
     refused: AtomicU32,
-    /// Calls in a row that found no memory.
+    /// Calls that found no memory, less those that did.
     over_budget: AtomicU32,
     kept: Mutex<Kept>,
     is_proxy: bool,
@@ -86,9 +86,9 @@ pub(super) struct Streams {
 /// The memory of structures that the library keeps.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The most streams at once for which the reservation is.
-    streams: u32,
-    reservation: Option<Reservation>,
+    /// The most streams at once, beyond those that are free.
+    streams: usize,
+    reservations: Vec<Reservation>,
 }
 
 impl Streams {
@@ -106,21 +106,20 @@ impl Streams {
         }
     }
 
-    /// Reserves what the library keeps of this many streams at once, in the budget of their caller. Returns `false`
-    /// without space.
+    /// Reserves what the library keeps of this many streams at once, in the budget of the caller that has the last of
+    /// them. Returns `false` without space.
     fn keep(&self, open: u32, budget: &Budget) -> bool {
-        if open <= KEPT_FREE {
+        let open = open.saturating_sub(KEPT_FREE) as usize;
+        if open == 0 {
             return true;
         }
         let mut kept = self.kept.lock();
-        if open <= kept.streams {
-            return true;
-        }
-        let bytes = (open - KEPT_FREE) as usize * KEPT_BYTES;
-        let reservation = kept.reservation.get_or_insert_with(|| budget.empty_reservation());
-        let has_space = reservation.grow_to(bytes).is_ok();
-        if has_space {
+        let more = open.saturating_sub(kept.streams);
+        let reserved = budget.reserve_stream(more * KEPT_BYTES, 0);
+        let has_space = reserved.is_some();
+        if let Some(reservation) = reserved.filter(|_| more > 0) {
             kept.streams = open;
+            kept.reservations.push(reservation);
         }
         has_space
     }
@@ -222,10 +221,12 @@ impl Connection {
         let mut admitted = |budget: &Budget| {
             let mut reserved = budget.reserve_stream(STREAM_BYTES, head_bytes)?;
             let head = reserved.split(head_bytes);
-            if !streams.keep(open, budget) {
+            // While the store opens, no caller is known who could have it in a budget.
+            if app.is_some() && !streams.keep(open, budget) {
                 return None;
             }
-            streams.over_budget.store(0, Ordering::Relaxed);
+            let one_less = |count: u32| count.checked_sub(1);
+            streams.over_budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).ok();
             stream.reservation = reserved;
             Some(head)
         };
@@ -291,11 +292,11 @@ impl Connection {
             && !streams.is_proxy
             && streams.over_budget.fetch_add(1, Ordering::Relaxed) >= OVER_BUDGET_MAX
         {
-            tracing::debug!("connection closed: too many of its calls in a row found no memory");
+            tracing::debug!("connection closed: too many of its calls found no memory");
             match streams.open.load(Ordering::Relaxed) {
                 0 => self.end(),
                 // Its calls under way get their responses.
-                _ => self.signals.request(),
+                _ => self.tenant_slot.refuse(),
             }
         }
         refused
@@ -394,13 +395,19 @@ mod tests {
                 assert!(matches!(admit(), Err(Refused::OverBudget)));
             }
         };
-        for _ in 0..2 {
-            refuse(OVER_BUDGET_MAX);
-            drop(admit().expect("a call that finds memory begins a new row"));
+        for _ in 0..10 {
+            refuse(8);
+            (0..8).for_each(|_| drop(admit().expect("memory")));
         }
-        assert!(!connection.signals.stops_reading());
+        // A call under way gets its response.
+        let under_way = admit().expect("memory");
         refuse(OVER_BUDGET_MAX + 1);
-        assert!(connection.signals.stops_reading());
+        assert!(!connection.signals.stops_reading());
+        let ends = connection.tenant_slot.refused();
+        tokio::time::timeout(Duration::from_secs(10), ends).await.expect("it ends in order");
+        drop(under_way);
+        refuse(1);
+        assert!(connection.signals.stops_reading(), "it ends at once");
     }
 
     #[tokio::test]

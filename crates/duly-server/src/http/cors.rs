@@ -1,6 +1,6 @@
 //! CORS headers, which tell browsers the origins whose pages may call.
 //!
-//! [`super::guard`] refuses calls of foreign pages. This module tells the browsers of the allowed
+//! [`crate::guard`] refuses calls of foreign pages. This module tells the browsers of the allowed
 //! origins (`server.allowed_origins`) that they may call. Only an allowed origin gets these headers,
 //! with its own name and never with `*`. Credentials are not allowed, because there are none. The
 //! server's own origin needs no headers.

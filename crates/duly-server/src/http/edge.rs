@@ -106,19 +106,20 @@ async fn guarded(
     let limit = limit.unwrap_or(Duration::MAX);
     request.extensions_mut().insert(admitted.clone());
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let mut response = match timeout(limit, handled).await {
+    match timeout(limit, handled).await {
         Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
         }
-        Ok(Ok(response)) => response,
+        Ok(Ok(mut response)) => {
+            admitted.write_notice_to(response.headers_mut());
+            response
+        }
         Ok(Err(panic)) => Problem::panicked(&*panic).into_response(),
         Err(_) => {
             let within = format!("within {} s", limit.as_secs());
             admitted.no_response(&within).into_response()
         }
-    };
-    admitted.write_notice_to(response.headers_mut());
-    response
+    }
 }
 
 /// Returns the problem of a wrong method: the framework responds 405 without a body.

@@ -143,8 +143,9 @@ impl Admitted {
         checked
     }
 
-    /// Notes that the call changes nothing, such as a dry run.
-    pub(crate) fn set_changes_nothing(&self) {
+    /// Notes that the call is a dry run, which changes nothing.
+    pub(crate) fn set_dry_run(&self) {
+        debug_assert!(self.0.operation.dry_run, "the operation table has a dry run");
         self.0.changes_nothing.store(true, Ordering::Release);
     }
 

@@ -40,7 +40,7 @@ impl Admitted {
     ) -> Result<CancelManyResponse, Problem> {
         let BulkCancel { filter, limit, cursor, mode } = call;
         if mode == BulkCancelMode::DryRun {
-            self.set_changes_nothing();
+            self.set_dry_run();
         }
         let mut request = list_request(namespace, filter);
         let filter = apply_cursor(&mut request, cursor.as_deref())?;

@@ -11,7 +11,7 @@ use super::{TenantState, Use};
 /// Namespaces of one page.
 const PAGE: usize = 100;
 
-/// Counts what the namespaces of a tenant have. While shards are away, its last count stays.
+/// Counts what the namespaces of a tenant have. While shards are unavailable, its last count stays.
 pub(crate) async fn count_tenant(store: &dyn Store, state: &TenantState, clock: &dyn Clock) {
     let tenant = state.tenant();
     match sum_of(store, &tenant.namespaces).await {
