@@ -144,3 +144,6 @@ fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     let problem = Problem::new(Code::UnsupportedMediaType, detail);
     Err(problem.at("content-encoding", Some(seen), allowed))
 }
+
+#[cfg(test)]
+mod tests;

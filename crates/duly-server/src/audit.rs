@@ -483,4 +483,4 @@ pub(crate) fn unwritable() -> Problem {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -381,4 +381,4 @@ fn to_usize(number: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

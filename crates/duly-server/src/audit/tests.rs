@@ -155,28 +155,44 @@ fn records_above(
     duly_store::AccessRecords { version, ..records(keys) }
 }
 
+/// A file on a full disk.
+pub(crate) struct FullFile(fs::File);
+
+impl FullFile {
+    pub(crate) fn open() -> Self {
+        Self(fs::File::options().write(true).open("/dev/full").unwrap())
+    }
+
+    /// Returns the options of a log that must be written to the file.
+    pub(crate) fn required(&self) -> AuditOptions {
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.0));
+        let options = options(Some(Path::new(&path)), AuditLevel::Changes);
+        AuditOptions { is_required: true, ..options }
+    }
+}
+
+/// Changes the namespace `first` until the log notices that it cannot be written: the first line is queued.
+pub(crate) async fn until_unwritable(app: &App, admin: &PresentedKey) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while app.audit.0.is_writable.load(Ordering::Acquire) {
+        assert!(Instant::now() < deadline, "the failure was not noticed");
+        call_http(app, ("PUT", "/v1/namespaces/first"), Some(admin), "{}").await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_required_log_that_cannot_be_written_refuses_changes() {
-    let device = fs::File::options().write(true).open("/dev/full").unwrap();
-    let full = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&device));
-    let full = Path::new(&full);
-    let required = AuditOptions { is_required: true, ..options(Some(full), AuditLevel::Changes) };
-    for (options, is_refused) in
-        [(required, true), (options(Some(full), AuditLevel::Changes), false)]
-    {
+    let full = FullFile::open();
+    let optional = AuditOptions { is_required: false, ..full.required() };
+    for (options, is_refused) in [(full.required(), true), (optional, false)] {
         let server = server(options).await;
         let (app, admin) = (&server.app, presented(1));
         let put = async |name: &str| {
             let path = format!("/v1/namespaces/{name}");
             call_http(app, ("PUT", &path), Some(&admin), "{}").await
         };
-        // The first line is queued, and turns out to be impossible to write.
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while app.audit.0.is_writable.load(Ordering::Acquire) {
-            assert!(Instant::now() < deadline, "the failure was not noticed");
-            put("first").await;
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_unwritable(app, &admin).await;
         let (status, body) = put("second").await;
         assert_eq!(status.as_u16(), if is_refused { 503 } else { 201 }, "{body}");
         let name = NamespaceName::new("second").unwrap();

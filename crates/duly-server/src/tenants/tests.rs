@@ -18,7 +18,7 @@ use crate::{
     tests::TestServer,
 };
 
-fn tenant(name: &str, namespaces: &[&str], limits: TenantLimits) -> Tenant {
+pub(crate) fn tenant(name: &str, namespaces: &[&str], limits: TenantLimits) -> Tenant {
     let patterns = namespaces.iter().map(|text| NamespacePattern::new(text).unwrap());
     Tenant {
         name: TenantName::new(name).unwrap(),
