@@ -1,11 +1,17 @@
 //! The checks of a call before its handler, and their order: every case over HTTP/1.1, HTTP/2 and gRPC, on a real
 //! server. The results stand in `admission.txt`; with `DULY_REGENERATE=1` the test writes that file.
+//!
+//! [`states`] has the cases of servers that refuse more. States that no caller can make in a known time are in
+//! `src/admission/tests.rs`.
 
-use std::{fmt::Write as _, fs, net::SocketAddr};
+mod states;
+
+use std::{fmt::Write as _, fs, net::SocketAddr, path::Path};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use duly_api::v1;
 use duly_core::access::{KeyId, PresentedKey};
+use duly_server::Running;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
@@ -19,7 +25,8 @@ use tokio::net::TcpStream;
 
 use crate::attack;
 
-const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/admission.txt");
+/// The folder of the results.
+const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
 const ORIGIN: &str = "https://console.example";
 const FOREIGN: &str = "https://evil.example";
 /// A body that the server takes if nothing else is wrong.
@@ -97,6 +104,29 @@ struct Server {
 }
 
 impl Server {
+    /// Starts a server with an administrator and the namespace `a`, which has a timer.
+    async fn start(directory: &Path, settings: &[(&str, &str)]) -> (Running, Self) {
+        let root = PresentedKey::new(KeyId::generate([1; 10]), [1; 32]).reveal();
+        let file = directory.join("root");
+        fs::write(&file, &root).unwrap();
+        let keyed = [
+            ("DULY_AUTH__MODE", "keys"),
+            ("DULY_AUTH__ROOT_KEY_FILE", file.to_str().unwrap()),
+            ("DULY_AUTH__FAILURES_PER_SECOND", "100000"),
+        ];
+        let settings = [&keyed[..], settings].concat();
+        let running = attack::serve(&directory.join("data"), &settings).await;
+        let keys = vec![("no key", None), ("bad key", Some("none".to_owned()))];
+        let mut server = Self { address: running.addr(), keys, root };
+        server.add_key("admin", "admin", "*").await;
+        // Now that there is a key for an administrator, the root key is none any more.
+        server.root = server.keys.last().and_then(|(_, secret)| secret.clone()).unwrap();
+        server.set_up("PUT /v1/namespaces/a", &json!({})).await;
+        server.set_up("POST /v1/namespaces/a/timers", &serde_json::from_str(TIMER).unwrap()).await;
+        server.add_key("viewer", "viewer", "*").await;
+        (running, server)
+    }
+
     async fn http(&self, version: Version, request: Request<Full<Bytes>>) -> Response<Incoming> {
         let io = TokioIo::new(TcpStream::connect(self.address).await.unwrap());
         if version == Version::HTTP_11 {
@@ -269,24 +299,8 @@ fn extras() -> Vec<Extra> {
 #[tokio::test]
 async fn every_front_checks_the_same_in_the_same_order() {
     let directory = tempfile::tempdir().unwrap();
-    let root = PresentedKey::new(KeyId::generate([1; 10]), [1; 32]).reveal();
-    let file = directory.path().join("root");
-    fs::write(&file, &root).unwrap();
-    let settings = [
-        ("DULY_AUTH__MODE", "keys"),
-        ("DULY_AUTH__ROOT_KEY_FILE", file.to_str().unwrap()),
-        ("DULY_AUTH__FAILURES_PER_SECOND", "100000"),
-        ("DULY_SERVER__ALLOWED_ORIGINS", ORIGIN),
-    ];
-    let running = attack::serve(&directory.path().join("data"), &settings).await;
-    let keys = vec![("no key", None), ("bad key", Some("none".to_owned()))];
-    let mut server = Server { address: running.addr(), keys, root };
-    server.add_key("admin", "admin", "*").await;
-    // Now that there is a key for an administrator, the root key is none any more.
-    server.root = server.keys.last().and_then(|(_, secret)| secret.clone()).unwrap();
-    server.set_up("PUT /v1/namespaces/a", &json!({})).await;
-    server.set_up("POST /v1/namespaces/a/timers", &serde_json::from_str(TIMER).unwrap()).await;
-    server.add_key("viewer", "viewer", "*").await;
+    let settings = [("DULY_SERVER__ALLOWED_ORIGINS", ORIGIN)];
+    let (running, mut server) = Server::start(directory.path(), &settings).await;
     server.add_key("producer", "producer", "a*").await;
     server.add_key("consumer", "consumer", "a").await;
     server.add_key("producer elsewhere", "producer", "b*").await;
@@ -320,12 +334,18 @@ async fn every_front_checks_the_same_in_the_same_order() {
     }
     assert!(count >= 60, "{count} cases");
     running.stop().await.unwrap();
+    compare(&table, "admission.txt");
+}
+
+/// Compares a table with the one of this file, or writes the file.
+fn compare(table: &str, file: &str) {
+    let path = Path::new(RESULTS).join(file);
     if std::env::var_os("DULY_REGENERATE").is_some() {
-        fs::write(RESULTS, &table).unwrap();
+        fs::write(&path, table).unwrap();
     }
-    let expected = fs::read_to_string(RESULTS).unwrap_or_default();
+    let expected = fs::read_to_string(path).unwrap_or_default();
     for (number, (is, was)) in table.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(is, was, "line {} of admission.txt", number + 1);
+        assert_eq!(is, was, "line {} of {file}", number + 1);
     }
-    assert_eq!(table.lines().count(), expected.lines().count(), "cases of admission.txt");
+    assert_eq!(table.lines().count(), expected.lines().count(), "cases of {file}");
 }

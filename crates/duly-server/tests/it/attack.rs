@@ -27,7 +27,7 @@ use tokio::{
 };
 
 /// Far more than any step of these tests takes; reached only by a fault.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) async fn serve(directory: &Path, settings: &[(&str, &str)]) -> Running {
     let flag = |flag: &str, key, value: &str| Flag { flag: flag.into(), key, value: value.into() };
