@@ -37,7 +37,7 @@ const STEPS: [(&[&str], &str); 12] = [
         "the generators and compilers of Go and Java, which CI may lack",
     ),
     (&["xtask", "test", "--valkey"], "in CI those that can differ from Redis"),
-    (&["xtask", "planted"], "each bug compiles the store again"),
+    (&["xtask", "planted"], "each bug compiles its crate again"),
     (&["xtask", "upgrade"], "compiles the release before, and the build before releases"),
     (&["xtask", "release", "--twice", "--trial"], "both builds must have the same bytes"),
 ];

@@ -1,7 +1,7 @@
-//! `cargo xtask planted`: plants known bugs in a copy of the store, and expects a test to fail for each.
+//! `cargo xtask planted`: plants known bugs in a copy of the sources, and expects a test to fail for each.
 //!
-//! 1. Each file of `crates/duly-store-embedded/tests/planted` is a patch for `git apply`. In front of
-//!    the patch are a description of the bug and a line `test: …` with the arguments of `cargo test`.
+//! 1. Each file of a folder `crates/*/tests/planted` is a patch for `git apply`. In front of the patch are a
+//!    description of the bug and a line `test: …` with the arguments of `cargo test`.
 //! 2. The sources are copied to `target/planted` and built there. The checkout and its build are never
 //!    touched.
 //! 3. The command fails for a bug that no test notices, for a patch that no longer applies, and for a
@@ -19,8 +19,8 @@ use clap::Args;
 
 use crate::process::{self, Outcome};
 
-/// The folder of the patches.
-const PATCHES: &str = "crates/duly-store-embedded/tests/planted";
+/// The folder of the patches in the folder of a crate.
+const PATCHES: &str = "tests/planted";
 /// The option of cargo that leaves the store unoptimized: each bug compiles it again, for one test.
 const UNOPTIMIZED: &str = "profile.dev.package.duly-store-embedded.opt-level=0";
 /// The prefix of the line with the arguments of `cargo test`.
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     };
     let wanted: Vec<PlantedBug> = all()?.into_iter().filter(is_wanted).collect();
     if wanted.is_empty() {
-        bail!("no patch in {PATCHES} has such a name");
+        bail!("no patch in crates/*/{PATCHES} has such a name");
     }
     let copy = process::root().join("target/planted");
     let mut rows = Vec::new();
@@ -76,12 +76,19 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 /// Reads the patches, sorted by name.
 fn all() -> Result<Vec<PlantedBug>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(process::root().join(PATCHES)).context(PATCHES)? {
-        let path = entry?.path();
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let test = test_of(&text).with_context(|| format!("{}: no `{TEST}`", path.display()))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        found.push(PlantedBug { name, path, test });
+    for crate_dir in fs::read_dir(process::root().join("crates")).context("crates")? {
+        let folder = crate_dir?.path().join(PATCHES);
+        if !folder.exists() {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            let test =
+                test_of(&text).with_context(|| format!("{}: no `{TEST}`", path.display()))?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            found.push(PlantedBug { name, path, test });
+        }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
@@ -147,15 +154,16 @@ mod tests {
 
     #[test]
     fn every_patch_applies_and_names_a_test_that_is_there() {
-        let tests = process::root().join(PATCHES).join("../..");
         for planted in all().unwrap() {
             let check = git_apply(process::root()).arg("--check").arg(&planted.path).status();
             assert!(check.unwrap().success(), "{} does not apply any more", planted.name);
+            // The folder of the crate.
+            let sources = planted.path.ancestors().nth(3).unwrap();
             let test = planted.test.last().unwrap().rsplit("::").next().unwrap();
             let grep = process::program("git")
                 .args(["grep", "--untracked", "--quiet", "--fixed-strings"])
                 .arg(format!("fn {test}("))
-                .arg(&tests)
+                .arg(sources)
                 .status();
             assert!(grep.unwrap().success(), "{}: there is no test {test}", planted.name);
         }
