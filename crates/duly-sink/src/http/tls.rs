@@ -7,7 +7,7 @@
 use std::{path::Path, sync::Arc};
 
 use duly_tls::{
-    chain::{ChainTooLong, server_verifier},
+    chain::{ChainRefused, server_verifier},
     files::{self, certificates, private_key},
 };
 use parking_lot::{Mutex, RwLock};
@@ -152,7 +152,7 @@ pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
 fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError, Error as Tls};
     let cause = failure::caused_by::<Tls>(error);
-    if let Some(refusal) = cause.and_then(ChainTooLong::of) {
+    if let Some(refusal) = cause.and_then(ChainRefused::of) {
         return format!("TLS: {refusal}");
     }
     let help = match cause {

@@ -11,6 +11,7 @@ use duly_core::{
     schedule, timer,
 };
 use duly_store::{forecast, query};
+use duly_tls::chain;
 use serde_json::json;
 
 use super::*;
@@ -266,6 +267,9 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         fixed("calls under way without a key", most(streams::STREAMS_WITHOUT_KEY_MAX.into())),
         fixed("refused calls without a key", most(streams::REFUSED_MAX.into())),
         fixed("frames without a request", most(u64::from(crate::connection::FRAMES_MAX))),
+        fixed("certificates of a peer", most(chain::INTERMEDIATES_MAX as u64 + 1)),
+        fixed("bytes of the certificates of a peer", bytes(chain::CHAIN_BYTES_MAX)),
+        fixed("signatures of the certificates of a peer", most(chain::SIGNATURES_MAX as u64)),
         fixed("streams of consumers", most(crate::grpc::CONSUMERS_MAX as u64)),
     ];
     rows.into_iter().map(|(name, default, allowed)| (name.to_owned(), (default, allowed))).collect()
