@@ -12,9 +12,10 @@
 //!    refuse the directory, and a missing file admits no one.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
 //!    forgets that the directory was restored. That, and the confirmation, is a new version: the file of the
-//!    backup, put back by itself, is older.
+//!    backup, put back by itself, is older. The file of a backup has that note too, for the case that there is no whole file
+//!    beside it: put in the place of a damaged pair, it admits no one until it is confirmed.
 //! 3. A start writes a damaged, older or missing file again from the other one. If both are damaged, the store opens and
-//!    timers are delivered, but no caller is admitted: callers get the cause. An operator restores the files, or removes
+//!    timers are delivered, but no caller is admitted: callers get the cause. An operator puts the file of a backup there, or removes
 //!    both, and then all keys and tenants are gone.
 
 use std::{path::Path, sync::Arc};
@@ -45,6 +46,14 @@ const PAIR: JsonPair =
 impl Versioned for AccessRecords {
     fn version(&self) -> impl Ord + use<> {
         self.version
+    }
+
+    /// Beside a whole file with the same keys, the note in the file of a backup has no meaning.
+    fn merged(self, other: Self) -> Self {
+        if other == (Self { restore: RestoreState::None, ..self.clone() }) {
+            return other;
+        }
+        self
     }
 }
 
@@ -217,10 +226,13 @@ fn heal(disk: &dyn Disk) {
     }
 }
 
-/// Copies the keys into a directory that has no manifest yet. Returns the bytes of the file; `None` if there
-/// are no keys.
+/// Copies the keys into a directory that has no manifest yet, with the note that they need a confirmation. Returns the
+/// bytes of the file; `None` if there are no keys.
 pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, OpenError> {
-    let Some(records) = load(source)? else { return Ok(None) };
+    let Some(mut records) = load(source)? else { return Ok(None) };
+    if records.are_required() {
+        records.restore = RestoreState::Unconfirmed;
+    }
     Ok(Some(PAIR.save(target, &records)?))
 }
 

@@ -171,8 +171,9 @@ impl Check<'_> {
         let means = if has_whole {
             "the other file of the keys is whole: nothing is lost, and the next start writes both; check the disk"
         } else {
-            "no caller is admitted, and timers are delivered: restore KEYS from a backup and remove KEYS.copy, or remove \
-             both and run `duly key create --admin --data DIR`, which loses all other keys and all tenants"
+            "no caller is admitted, and timers are delivered: copy KEYS from a backup, remove KEYS.copy and run `duly key \
+             confirm --data DIR`; or remove both and run `duly key create --admin --data DIR`, which loses all other keys \
+             and all tenants"
         };
         for (file, what) in faults {
             self.report.find(Finding { file: file.to_owned(), offset: 0, what, means });

@@ -55,9 +55,9 @@ pub enum OpenError {
     },
     /// Both files of the keys are damaged.
     #[error(
-        "both files of the keys are damaged ({0}). Stop the server. Restore one of them from a backup and remove the \
-         other; or remove both, and create an administrator key with `duly key create --admin --data DIR`: all other \
-         keys and all tenants are then gone"
+        "both files of the keys are damaged ({0}). Stop the server. Copy KEYS from a backup, remove KEYS.copy, run \
+         `duly key confirm --data DIR`, and delete the keys that were revoked since; or remove both, and create an \
+         administrator key with `duly key create --admin --data DIR`: all other keys and all tenants are then gone"
     )]
     Keys(String),
     /// The directory has no store.

@@ -41,6 +41,8 @@ pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<St
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = [&health.not_ready[..], &health.stalls].concat();
     reasons.extend(health.keys_stall.clone());
+    // Timers go on, and each call is refused with this reason.
+    reasons.extend(app.auth.records().damage.clone());
     let node = app.node.health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());
@@ -98,5 +100,31 @@ fn node(member: MemberView) -> Node {
         .to_owned(),
         shards: u32::try_from(member.shards).unwrap_or(u32::MAX),
         heartbeat_age_ms: ms(member.heartbeat_age),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use duly_store::AccessRecords;
+
+    use crate::{
+        auth::{Auth, tests::call_http},
+        service::health::reasons,
+        tests::TestServer,
+    };
+
+    #[tokio::test]
+    async fn damaged_keys_make_a_server_unready() {
+        let auth = Auth::new(false, None, false);
+        let server = TestServer::start_with(auth.clone()).await;
+        let readyz = async || call_http(&server.app, ("GET", "/readyz"), None, "").await.0;
+        assert_eq!(readyz().await, StatusCode::OK);
+        let damage = "both files of the keys are damaged".to_owned();
+        let damaged =
+            AccessRecords { version: 1, damage: Some(damage.clone()), ..Default::default() };
+        auth.use_records(damaged);
+        assert_eq!(readyz().await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(reasons(&server.app, &server.app.store.health()), [damage]);
     }
 }

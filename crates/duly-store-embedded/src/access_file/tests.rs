@@ -352,6 +352,46 @@ fn restored_keys_admit_no_one_until_they_are_confirmed() {
 }
 
 #[test]
+fn keys_of_a_backup_in_place_of_a_damaged_pair_wait() {
+    let root = tempfile::tempdir().unwrap();
+    let [data, copy] = ["data", "copy"].map(|name| root.path().join(name));
+    let open =
+        || EmbeddedStore::open_dir(&data, Options::default(), Arc::new(SystemClock)).unwrap();
+    let store = open();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap();
+    store.backup(&copy, &mut |_| {}).unwrap();
+    // Beside a whole file of the same version, the file of the backup changes nothing.
+    drop(store);
+    for name in [NAME, COPY] {
+        std::fs::copy(copy.join(name), data.join(name)).unwrap();
+        assert_eq!(records(&open()).restore, RestoreState::None, "{name}");
+    }
+    let store = open();
+    block_on(store.change_access(2, AccessChange::Delete(admin(2).id), ChangeOrigin::Call))
+        .unwrap();
+    drop(store);
+    for is_damaged in [true, false] {
+        for name in [NAME, COPY] {
+            if is_damaged {
+                std::fs::write(data.join(name), "damage").unwrap();
+            } else {
+                std::fs::remove_file(data.join(name)).unwrap();
+            }
+        }
+        let found = records(&open());
+        assert!(found.are_required() && found.keys.is_empty(), "{found:?}");
+        // As the page of errors says.
+        std::fs::copy(copy.join(NAME), data.join(NAME)).unwrap();
+        std::fs::remove_file(data.join(COPY)).ok();
+        let found = records(&open());
+        assert_eq!((found.restore, found.keys.len()), (RestoreState::Unconfirmed, 2));
+    }
+    confirm(&data).unwrap();
+    assert_eq!(records(&open()).restore, RestoreState::None);
+}
+
+#[test]
 fn offline_changes_need_a_store_that_no_server_uses() {
     let root = tempfile::tempdir().unwrap();
     let data = root.path().join("data");
