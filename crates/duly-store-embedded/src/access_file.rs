@@ -41,7 +41,7 @@ pub(crate) const TEMPORARY: &str = "KEYS.tmp";
 /// Name of the copy.
 pub(crate) const COPY: &str = "KEYS.copy";
 const PAIR: JsonPair =
-    JsonPair { name: NAME, copy: COPY, temporary: TEMPORARY, magic: "duly keys 1 " };
+    JsonPair { name: NAME, copy: COPY, temporary: TEMPORARY, magic: "duly keys 1 ", reserve: 0 };
 
 impl Versioned for AccessRecords {
     fn version(&self) -> impl Ord + use<> {

@@ -1,7 +1,7 @@
 //! The file of the audit log: what administrators have done.
 //!
 //! Such calls are few. So the whole log, which is bounded, is written with each batch of entries, twice
-//! (`json_file.rs`). A backup does not contain it. If both files are damaged nothing stops: it is logged, and the log
+//! (`json_file.rs`), with room for the entries of revocations on a full disk. A backup does not contain it. If both files are damaged nothing stops: it is logged, and the log
 //! begins again.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -23,13 +23,26 @@ pub(crate) const NAME: &str = "AUDIT";
 pub(crate) const TEMPORARY: &str = "AUDIT.tmp";
 /// Name of the copy.
 pub(crate) const COPY: &str = "AUDIT.copy";
-const PAIR: JsonPair =
-    JsonPair { name: NAME, copy: COPY, temporary: TEMPORARY, magic: "duly audit 1 " };
+/// Room for entries on a full disk: at least 250 of the usual size, such as revocations of keys.
+const RESERVE: usize = 256 << 10;
+const PAIR: JsonPair = JsonPair {
+    name: NAME,
+    copy: COPY,
+    temporary: TEMPORARY,
+    magic: "duly audit 1 ",
+    reserve: RESERVE,
+};
 
 /// The lines of the log with their ids, the oldest first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn of(entries: &AuditEntries) -> Self {
+        Self(entries.iter().map(|entry| (entry.id.to_string(), entry.line)).collect())
+    }
+}
 
 /// The version is the id of the newest entry, then the number of entries. After a step of the clock the earlier of the two
 /// files may have the higher version, so the entries of both are kept.
@@ -98,13 +111,23 @@ impl AuditFile {
         let _working = self.progress.working(&self.progress.audit);
         let mut next = self.entries.lock().clone();
         next.append(added, self.clock.now());
-        let lines = next.iter().map(|entry| (entry.id.to_string(), entry.line)).collect();
-        PAIR.save(self.disk.as_ref(), &Lines(lines)).map_err(|error| Error::Unavailable {
+        PAIR.save(self.disk.as_ref(), &Lines::of(&next)).map_err(|error| Error::Unavailable {
             reason: format!("the audit log could not be written: {error}"),
             retry_after: Millis::from_secs(1),
         })?;
         *self.entries.lock() = next;
         Ok(())
+    }
+
+    /// Reserves room for entries, as a start of a store with keys does: the first revocation may meet a full disk.
+    pub(crate) fn reserve(&self) {
+        let lines = Lines::of(&self.entries.lock());
+        let reserved = PAIR.lacks_reserve(self.disk.as_ref(), &lines).and_then(|lacks| {
+            if lacks { PAIR.save(self.disk.as_ref(), &lines).map(drop) } else { Ok(()) }
+        });
+        if let Err(error) = reserved {
+            tracing::warn!(%error, "no room was reserved for the audit log in the store");
+        }
     }
 }
 
@@ -119,8 +142,39 @@ pub(crate) fn faults(disk: &dyn Disk) -> disk::Result<(Vec<(&'static str, String
 mod tests {
     use duly_core::env::Clock as _;
 
+    use duly_store::Store as _;
+    use futures::executor::block_on;
+
     use super::*;
-    use crate::{SystemClock, disk::RealDisk};
+    use crate::{
+        EmbeddedStore, Options, SystemClock, access_file,
+        disk::{RealDisk, SimDisk},
+    };
+
+    #[test]
+    fn p10_a_full_disk_keeps_the_entries_of_revocations() {
+        let sim = SimDisk::new(1);
+        let open = |disk: &SimDisk| {
+            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+            EmbeddedStore::open_inline(disk, Options::default(), Arc::new(SystemClock)).unwrap()
+        };
+        let store = open(&sim);
+        let change = access_file::tests::put(1);
+        block_on(store.change_access(0, change, access_file::ChangeOrigin::Call)).unwrap();
+        drop(store);
+        // The key was made offline, so there is no entry yet.
+        let store = open(&sim);
+        sim.set_free_bytes(0);
+        sim.set_free_inodes(0);
+        for n in 0..250 {
+            let line = format!("{{\"n\":{n},\"rest\":\"{}\"}}", "x".repeat(600));
+            let entry = AuditEntry { id: AuditId::new(SystemClock.now(), n), line };
+            block_on(store.append_audit(vec![entry])).unwrap();
+        }
+        drop(store);
+        let store = open(&sim.crash());
+        assert_eq!(block_on(store.read_audit(None, 1_000)).unwrap().len(), 250);
+    }
 
     #[test]
     fn entries_survive_and_damage_stops_nothing() {

@@ -10,7 +10,8 @@
 //!
 //! 1. Each file has room to grow. While the JSON fits into a file, a change is written in place and needs no free block
 //!    and no free inode: a key can be revoked on a full disk (unless the file system copies on write). Otherwise the
-//!    file is replaced by a larger one.
+//!    file is replaced by a larger one. A file whose room is less than [`JsonPair::reserve`] is replaced while the disk has
+//!    space, so a full disk finds this room.
 //! 2. The copy is written and synced first, or the file if it is damaged or older. So one of the two is whole and new at
 //!    every moment.
 //! 3. Of two whole files the one with the later version counts, so a file that was put back from an earlier time undoes
@@ -61,6 +62,8 @@ pub(crate) struct JsonPair {
     pub(crate) temporary: &'static str,
     /// Begins both files.
     pub(crate) magic: &'static str,
+    /// Bytes of room that each file keeps while the disk has space; a larger file gets twice as much.
+    pub(crate) reserve: usize,
 }
 
 /// The content of a pair.
@@ -186,6 +189,16 @@ impl JsonPair {
         Ok(findings)
     }
 
+    /// Returns `true` if a file has less room than the reserve, or is not there.
+    pub(crate) fn lacks_reserve<T: Serialize>(
+        self,
+        disk: &dyn Disk,
+        value: &T,
+    ) -> disk::Result<bool> {
+        let needed = self.encode(value, 0).len() + self.reserve;
+        Ok(length(disk, self.name)?.min(length(disk, self.copy)?) < needed)
+    }
+
     /// Writes both files, durably. Returns the bytes of both.
     pub(crate) fn save<T: Serialize + DeserializeOwned + Versioned>(
         self,
@@ -193,7 +206,7 @@ impl JsonPair {
         value: &T,
     ) -> disk::Result<u64> {
         let needed = self.encode(value, 0).len();
-        let with_room = (needed + ROOM / 4).next_multiple_of(ROOM);
+        let with_room = (needed + (2 * self.reserve).max(ROOM / 4)).next_multiple_of(ROOM);
         let faults = self.load::<T>(disk)?.faults;
         let is_fit = !faults.iter().any(|(name, _)| *name == self.name);
         // The damaged or older one first: until it is durable, the other one is the only one that counts.
@@ -201,16 +214,22 @@ impl JsonPair {
         let mut written = 0;
         for name in order {
             let length = length(disk, name)?;
-            if needed <= length {
-                let file = disk.open(name)?;
-                file.write_at(0, &self.encode(value, length))?;
-                file.sync_all()?;
-                written += length;
-            } else {
+            if needed + self.reserve > length {
                 let bytes = self.encode(value, with_room);
-                disk::replace(disk, [self.temporary, name], &bytes)?;
-                written += with_room;
+                match disk::replace(disk, [self.temporary, name], &bytes) {
+                    Ok(()) => {
+                        written += with_room;
+                        continue;
+                    }
+                    Err(error) if needed > length || !error.is_shortage() => return Err(error),
+                    // The reserve is for this.
+                    Err(_) => {}
+                }
             }
+            let file = disk.open(name)?;
+            file.write_at(0, &self.encode(value, length))?;
+            file.sync_all()?;
+            written += length;
         }
         Ok(written as u64)
     }

@@ -215,6 +215,9 @@ fn open_engine(
     let work = Arc::clone(work);
     let access = AccessFile::open(Arc::clone(disk), Arc::clone(&clock), lock, Arc::clone(&work))?;
     let audit = AuditFile::open(Arc::clone(disk), clock, work)?;
+    if access.records().are_required() {
+        audit.reserve();
+    }
     Ok((engine, report, Arc::new(access), Arc::new(audit)))
 }
 
