@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     Check, Counts, LeftOver,
-    report::{CHECKPOINTS, FilesOf},
+    report::{CHECKPOINTS, FilesOf, MISSING},
 };
 
 /// The meaning of damage of which the state says nothing else.
@@ -39,6 +39,12 @@ const CHECKPOINT: &str =
 const HALF: &str = "incomplete file, from a crash; the next start removes it";
 const UNKNOWN: &str = "not a file of Duly; ignored";
 const UNNAMED: &str = "no longer needed; the next start removes it";
+/// Files that are kept twice: a file and its copy.
+const PAIRS: [[&str; 2]; 3] = [
+    [manifest::NAME, manifest::COPY],
+    [access_file::NAME, access_file::COPY],
+    [audit_file::NAME, audit_file::COPY],
+];
 
 impl Check<'_> {
     /// Reads every checkpoint to its end.
@@ -206,8 +212,14 @@ impl Check<'_> {
         self.disk.open(name).and_then(|file| file.len()).unwrap_or(0)
     }
 
-    /// Notes every name that is not needed.
+    /// Notes every name that is not needed, and each copy that is missing. Releases before 0.2 keep no copies, so a missing
+    /// copy is no damage.
     pub(super) fn names(&mut self) -> Result<()> {
+        let present = self.disk.list("")?;
+        let is_there = |name: &str| present.iter().any(|it| it == name);
+        let missing = PAIRS.iter().filter(|[file, copy]| is_there(file) && !is_there(copy));
+        let missing = missing.map(|[_, copy]| LeftOver { name: (*copy).to_owned(), what: MISSING });
+        self.report.left_overs.extend(missing);
         for dir in [""].into_iter().chain(DIRS) {
             for name in self.disk.list(dir)? {
                 let name = if dir.is_empty() { name } else { format!("{dir}/{name}") };

@@ -8,6 +8,9 @@ use crate::{engine::invariants::at_rest::Holding, open::Tail};
 
 /// Most findings in a report. Further ones are only counted.
 const FINDINGS_MAX: usize = 200;
+/// Describes a copy that is not there.
+pub(super) const MISSING: &str =
+    "it is missing, and the other file of the pair is there; the next start writes it";
 /// Most namespaces in the text.
 const NAMESPACES_SHOWN: usize = 20;
 
@@ -37,7 +40,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings beyond those in `findings`.
     pub findings_left_out: u64,
-    /// Files that nothing needs: left-overs of a crash, or not Duly's.
+    /// Files that nothing needs, such as left-overs of a crash, or files that are not Duly's; and missing copies of files
+    /// that are kept twice.
     pub left_overs: Vec<LeftOver>,
     /// The end of the journal.
     pub tail: Tail,
@@ -87,7 +91,7 @@ pub struct Finding {
     pub means: &'static str,
 }
 
-/// A file that nothing needs.
+/// A file that nothing needs, or a copy that is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOver {
     /// Its name, relative to the data directory.
@@ -152,7 +156,8 @@ impl fmt::Display for Report {
             writeln!(f, "tail            {warning}")?;
         }
         for LeftOver { name, what } in &self.left_overs {
-            writeln!(f, "left over       {name}: {what}")?;
+            let label = if *what == MISSING { "missing copy" } else { "left over" };
+            writeln!(f, "{label:<16}{name}: {what}")?;
         }
         for Finding { file, offset, what, means } in &self.findings {
             writeln!(f, "DAMAGED         {file} at byte {offset}: {what}")?;

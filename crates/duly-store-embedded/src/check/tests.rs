@@ -275,6 +275,12 @@ fn p1_the_check_knows_every_file() {
             if !is_whole_without {
                 is_found("is missing");
             }
+            if name.ends_with(".copy") {
+                let report = check(directory, &mut |_| {}).expect("checked");
+                let noted: Vec<_> = report.left_overs.iter().map(|it| &it.name).collect();
+                assert_eq!((report.is_clean(), noted), (true, vec![&name]));
+                assert!(report.to_string().contains(&format!("missing copy    {name}: ")));
+            }
             fs::write(&path, bytes).expect("written");
         }
         for name in ["MANIFEST", "MANIFEST.copy", "KEYS", "KEYS.copy"] {
