@@ -53,6 +53,8 @@ pub(crate) enum ServerReply {
     Postponed(String),
     /// The shard does not hold the marker of this deployment; nothing was done.
     Unmarked(ShardFault),
+    /// The master carries out no changes for this reason; nothing was done.
+    Withheld(ShardFault, String),
     /// The server refused; nothing was done.
     Refused(String),
 }
@@ -274,6 +276,7 @@ fn parse_reply(value: Value) -> ServerReply {
         "FOREIGN" => ServerReply::Unmarked(ShardFault::Foreign),
         // A script found only a part of its keys here, and has written nothing.
         "ERR" if details.contains("non local key") => ServerReply::Unmarked(ShardFault::OpenSlot),
+        "NOREPLICAS" => ServerReply::Withheld(ShardFault::NoReplicas, text),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
         // slot: a script there would take keys that have not moved yet for absent ones.
         "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY" | "BUSY" => {

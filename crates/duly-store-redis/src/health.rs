@@ -98,7 +98,7 @@ impl Deployment {
             // A replica may have taken over. Without a reply the owners stay as they are.
             let _unknown = self.router.refresh_owners().await;
         }
-        let unavailable = self.unavailable_shards().await;
+        let mut unavailable = self.unavailable_shards().await;
         let mut warnings: Vec<_> = unavailable
             .chunk_by(|(_, before), (_, after)| before == after)
             .map(|alike| {
@@ -106,6 +106,7 @@ impl Deployment {
                 describe(alike[0].1, &shards)
             })
             .collect();
+        self.add_faults_of_masters(&mut unavailable, &mut warnings).await;
         let mut reasons = Vec::from_iter(skew::find_skew(&readings));
         // While one server replies, calls for its shards are executed.
         if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
@@ -136,6 +137,23 @@ impl Deployment {
         let mut unavailable: Vec<_> = faulty().collect();
         unavailable.sort_by_key(|(_, fault)| *fault);
         unavailable
+    }
+
+    /// Adds the shards of masters with a fault, after a trial of each, and a warning for each master.
+    async fn add_faults_of_masters(
+        &self,
+        unavailable: &mut Vec<(ShardId, ShardFault)>,
+        warnings: &mut Vec<String>,
+    ) {
+        let trials = self.router.owners().into_iter().map(async |(server, mut shards)| {
+            let fault = self.router.retry_master(&server, &shards).await?;
+            shards.retain(|shard| self.router.fault(*shard).is_none());
+            Some((fault.describe(&server, &shards), fault.kind, shards))
+        });
+        for (warning, kind, shards) in at_once(trials).await.into_iter().flatten() {
+            unavailable.extend(shards.into_iter().map(|shard| (shard, kind)));
+            warnings.push(warning);
+        }
     }
 
     /// Counts again, unless a count is recent. Concurrent callers share one count.

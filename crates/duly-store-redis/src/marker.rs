@@ -195,10 +195,9 @@ pub(crate) fn fault_of(marker: Option<&Marker>, id: &str) -> Option<ShardFault> 
     }
 }
 
-/// Returns the text of the fault of these shards, with its remedy.
+/// Returns the text of the fault that the data of these shards have, with its remedy.
 pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
-    let list: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
-    let list = list.join(",");
+    let list = list_of(shards);
     if fault == ShardFault::OpenSlot {
         return format!(
             "shard {list}: half of its slot is on another server, because a move is under way or was \
@@ -215,12 +214,18 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
             "data of another deployment",
             "give each deployment a database of its own, or empty the shard and accept the loss",
         ),
-        ShardFault::RolledBack | ShardFault::OpenSlot => (
+        _ => (
             "older data than before, so the shard is held",
             "check what is missing, and confirm it",
         ),
     };
     format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
+}
+
+/// Returns the numbers of shards, separated by commas.
+pub(crate) fn list_of(shards: &[ShardId]) -> String {
+    let numbers: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();
+    numbers.join(",")
 }
 
 /// Optional changes that a call of `write_marker.lua` makes.

@@ -49,7 +49,7 @@ impl Deployment {
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
             }
             Some(ShardFault::OpenSlot) => Err(unavailable(marker::describe(open, &[shard]))),
-            Some(ShardFault::RolledBack) => {
+            Some(ShardFault::RolledBack | ShardFault::NoReplicas) => {
                 let list = self.list.lock().clone();
                 self.write_marker(shard, &list, true).await?;
                 self.end_leases(shard).await;

@@ -6,8 +6,9 @@
 //!    doubt.
 //! 3. Calls that only read, or that are repeated anyway, are sent again.
 //! 4. A server that hangs is found by a probe, and delays no call for longer than the silence time-out
-//!    (`liveness.rs`).
+//!    (`liveness.rs`). A master that replies and carries out no changes is found by its first result (`faults.rs`).
 
+mod faults;
 mod liveness;
 mod owners;
 mod pool;
@@ -35,6 +36,7 @@ use crate::{
     script::Script,
 };
 
+pub(crate) use faults::MasterFault;
 pub(crate) use liveness::Contact;
 use liveness::Liveness;
 use pool::{CallKind, OpenConnection, PooledConnection, Server};
@@ -254,12 +256,19 @@ impl Router {
         let mut fault = None;
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
-            let pooled = match self.check_out(&server, kind).await {
+            let refusal = self.server(&server).refusal(&calls);
+            let checked_out = match &refusal {
+                Some(fault) => Err(fault.describe(&server, &[shard])),
+                None => {
+                    let checked_out = self.check_out(&server, kind).await;
+                    checked_out.map_err(|error| format!("{server}: {error}"))
+                }
+            };
+            let pooled = match checked_out {
                 Ok(pooled) => pooled,
-                Err(error) => {
-                    let reason = format!("{server}: {error}");
-                    let is_silent = self.server(&server).liveness.is_silent();
-                    if self.address.cluster && (!is_silent || self.refresh_is_due()) {
+                Err(reason) => {
+                    let is_skipped = refusal.is_some() || self.server(&server).liveness.is_silent();
+                    if self.address.cluster && (!is_skipped || self.refresh_is_due()) {
                         tokio::time::sleep(PAUSE).await;
                         let refreshed = self.refresh_owners().await;
                         let moved = self.owners.lock()[usize::from(shard.0)] != server;
@@ -337,6 +346,14 @@ impl Router {
                 return None;
             }
         };
+        if !confirmed {
+            let replicas = copies.map_or(0, |copies| copies.replicas);
+            let shown_by =
+                format!("not all required copies ({replicas} replicas) have confirmed a change");
+            pooled
+                .server
+                .set_fault(&pooled.name, MasterFault { kind: ShardFault::NoReplicas, shown_by });
+        }
         let mut resend = Resend::default();
         for ((i, mode), reply) in open.iter().zip(replies) {
             let call = &calls[*i];
@@ -374,6 +391,11 @@ impl Router {
                 ServerReply::Unmarked(fault) => {
                     self.set_fault(shard, Some(fault));
                     results[*i] = Some(Err(unmarked(shard, fault)));
+                }
+                ServerReply::Withheld(kind, shown_by) => {
+                    let fault = MasterFault { kind, shown_by };
+                    results[*i] = Some(Err(unavailable(fault.describe(&pooled.name, &[shard]))));
+                    pooled.server.set_fault(&pooled.name, fault);
                 }
                 ServerReply::Refused(reason) => results[*i] = Some(Err(refused(reason))),
             }

@@ -53,6 +53,7 @@ scripts! {
     DeploymentRecord: "deployment_record", Writes, [];
     WriteMarker: "write_marker", Writes, [];
     Seal: "seal", Writes, [];
+    Trial: "trial", Writes, [];
     AcceptList: "accept_list", Writes, [];
     Progress: "progress", Writes, [];
     Put: "put", Writes, [];

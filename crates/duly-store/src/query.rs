@@ -278,7 +278,7 @@ pub struct InodeRoom {
 }
 
 duly_core::named_enum! {
-    /// The reason for which a shard takes no calls, named as in metrics.
+    /// The reason for which a shard takes no calls, or no changes, named as in metrics.
     #[derive(PartialOrd, Ord)]
     pub enum ShardFault {
         /// Its data is gone.
@@ -289,6 +289,8 @@ duly_core::named_enum! {
         RolledBack = "rolled_back",
         /// Its slot is half on another server: a move was interrupted.
         OpenSlot = "open_slot",
+        /// Its master does not get its changes confirmed by enough replicas, or refuses them for that reason.
+        NoReplicas = "no_replicas",
     }
 }
 
@@ -303,7 +305,7 @@ pub struct Health {
     pub keys_stall: Option<String>,
     /// Problems that an operator should fix, although it can serve. A warning is a sentence for people.
     pub warnings: Vec<String>,
-    /// Shards that take no calls until an operator repairs them, with the fault of each.
+    /// Shards that take no calls, or no changes, with the fault of each.
     pub unavailable_shards: Vec<(ShardId, ShardFault)>,
     /// Number of times that a shard came back with older data, as this node noticed.
     pub rollbacks: u64,

@@ -1,9 +1,11 @@
 //! The claims for one lease call: chooses shards and kinds, and records the reported next firings.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::{ClaimRequest, Claimed, Error, Firing, Lane, LaneClaim, Owner, Result};
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     LeaseRequest,
@@ -16,6 +18,9 @@ use crate::state::Shared;
 
 /// Shards from which one call claims at the same time.
 const AT_ONCE: usize = 8;
+/// Longest wait for the other shards once a shard has given firings. Claims that take longer end, and the store
+/// hands back what they were granted.
+const BESIDE: Duration = Duration::from_millis(500);
 
 /// Claims for one call. It tries the hinted shards first. Then it tries all shards in turn until one has
 /// firings, unless the hints are known to be complete. A shard that fails is left out: its loop reports what is
@@ -73,7 +78,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// Claims from several shards at once, from each its part of the request.
+    /// Claims from several shards at once, from each its part of the request. What one shard withholds does not
+    /// hold back the firings of the others.
     async fn claim_from(
         &mut self,
         shared: &Shared,
@@ -81,25 +87,46 @@ impl Tried {
         head: &HeadCall<LeaseRequest>,
     ) -> Vec<Firing> {
         let parts = parts(head.request.max, shards);
-        let claims = shards.iter().zip(parts).map(|(hint, max)| {
+        let claims = shards.iter().zip(parts).enumerate().map(|(place, (hint, max))| {
             let mut part = head.clone();
             let bytes = u128::from(head.request.bytes_max) * max as u128;
             let bytes = bytes / head.request.max.max(1) as u128;
             part.request.max = max;
             part.request.bytes_max = u64::try_from(bytes).unwrap_or(u64::MAX);
-            async move { claim_in(shared, *hint, &part).await }
+            async move { (place, claim_in(shared, *hint, &part).await) }
         });
-        let mut firings = Vec::new();
-        for claimed in futures::future::join_all(claims).await {
-            match claimed {
-                Ok(claimed) => {
+        let mut claims: FuturesUnordered<_> = claims.collect();
+        let mut given: Vec<Option<Vec<Firing>>> = shards.iter().map(|_| None).collect();
+        let mut deadline = None;
+        loop {
+            let next = match deadline {
+                None => Ok(claims.next().await),
+                Some(deadline) => timeout_at(deadline, claims.next()).await,
+            };
+            match next {
+                Ok(Some((place, Ok(firings)))) => {
                     self.replied = true;
-                    firings.extend(claimed);
+                    if !firings.is_empty() {
+                        deadline.get_or_insert_with(|| Instant::now() + BESIDE);
+                    }
+                    given[place] = Some(firings);
                 }
-                Err(error) => self.failed = Some(error),
+                Ok(Some((place, Err(error)))) => {
+                    self.failed = Some(error);
+                    given[place] = Some(Vec::new());
+                }
+                Ok(None) => break,
+                Err(_elapsed) => {
+                    let late = shards.iter().zip(&given).filter(|(_, given)| given.is_none());
+                    if shared.nodes.is_shared() {
+                        let mut hints = shared.pull.hints.lock();
+                        late.for_each(|(hint, _)| hints.add_more(&head.request.namespace, *hint));
+                    }
+                    break;
+                }
             }
         }
-        firings
+        given.into_iter().flatten().flatten().collect()
     }
 }
 

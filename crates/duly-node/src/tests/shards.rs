@@ -179,3 +179,32 @@ async fn p9_a_lane_at_its_rate_serves_all_shards_alike() {
     })
     .await;
 }
+
+/// Schedules a due timer that is pulled in each of two shards of a store.
+async fn with_a_firing_in_each_of_two_shards() -> World {
+    let clock = ManualClock::default();
+    let store = Arc::new(SeveralShards::new(&clock, 2, Duration::from_millis(1)));
+    let shared: Arc<dyn Store> = Arc::<SeveralShards>::clone(&store);
+    let world = World::start_on(clock.clone(), shared, |_| {}).await;
+    let late_ms = Arc::default();
+    let busy = Busy { world, store, late_ms };
+    for shard in 0..2 {
+        let id = TimerId::new(&format!("s{shard}")).unwrap();
+        let mut schedule = Schedule::new(id, When::After(ms(1)));
+        schedule.spec.destination = Some(Destination::Pull);
+        busy.apply(ShardId(shard), schedule).await;
+    }
+    clock.advance(ms(10));
+    busy.world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_withholds_its_claim_holds_back_no_other() {
+    let world = with_a_firing_in_each_of_two_shards().await;
+    let held = world.flaky.hold_claim();
+    let began = tokio::time::Instant::now();
+    let leased = world.handle.lease(request(&world, 10, Duration::from_secs(5))).await.unwrap();
+    assert_eq!(leased.firings.len(), 1, "that of the other shard");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    held.notify_one();
+}

@@ -10,8 +10,12 @@ use std::{
 
 use parking_lot::Mutex;
 use redis::{Cmd, RedisResult, Value};
+use tokio::sync::Notify;
 
-use super::liveness::{Liveness, Silence};
+use super::{
+    faults::MasterFault,
+    liveness::{Liveness, Silence},
+};
 use crate::connection::{Call, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply};
 
 /// Connections to one server.
@@ -25,6 +29,10 @@ pub(super) struct Server {
     /// Time and reason of the last failed connect.
     pub(super) failed: Mutex<Option<(Instant, String)>>,
     pub(super) liveness: Arc<Liveness>,
+    /// Fault of the master, while it carries out no changes.
+    pub(super) fault: Mutex<Option<MasterFault>>,
+    /// Wakes the rounds that wait for replicas when the master gets a fault.
+    pub(super) has_fault: Notify,
 }
 
 /// A connection, and the number of silences of its server before the connect.
@@ -45,7 +53,8 @@ impl Server {
         let connections =
             (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::default());
-        Self { connections, unblocked, next, failed, liveness }
+        let (fault, has_fault) = (Mutex::default(), Notify::new());
+        Self { connections, unblocked, next, failed, liveness, fault, has_fault }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
@@ -88,7 +97,18 @@ impl PooledConnection {
         calls: &[(&Call, SendMode)],
         copies: Option<RequiredCopies>,
     ) -> Result<(Vec<ServerReply>, bool), ConnectionLost> {
-        self.reply_of(self.connection.round(seq, calls, copies)).await?
+        let reply = self.reply_of(self.connection.round(seq, calls, copies));
+        if copies.is_none() {
+            return reply.await?;
+        }
+        // A `WAIT` that is not confirmed delays every round behind it on the connection.
+        tokio::select! {
+            biased;
+            reply = reply => reply?,
+            () = self.server.has_fault.notified() => {
+                Err(ConnectionLost("replicas do not confirm the changes of this master".to_owned()))
+            }
+        }
     }
 
     /// Waits for a reply, unless the server is silent.

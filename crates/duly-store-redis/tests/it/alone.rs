@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use duly_core::{Millis, Settings, State};
-use duly_store::{Error, MemberId, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store};
+use duly_store::{
+    Error, MemberId, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store,
+    query::ShardFault,
+};
 use duly_store_redis::{Check, RedisStore};
 use futures::FutureExt;
 
@@ -101,6 +104,18 @@ async fn p1_changes_without_required_replicas_are_in_doubt() {
     let careful = open_whose_replica_is_lost(&server, &wanted).await;
     let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
     assert!(matches!(outcome, Outcome::Failed(Error::InDoubt { .. })), "{outcome:?}");
+    // The other calls do not wait in vain: nothing is done, and the cause is reported.
+    let outcome = schedule(&careful, "b", Millis::from_secs(60)).await;
+    let text = format!("{outcome:?}");
+    assert!(text.contains("Unavailable") && text.contains("start the replicas"), "{text}");
+    until("the health names the shards", async || {
+        careful.poll().await;
+        let health = careful.health();
+        let faults = health.unavailable_shards.iter().map(|(_, fault)| *fault);
+        assert!(health.warnings.iter().chain(&health.not_ready).any(|it| it.contains("shard 0,1")));
+        faults.eq([ShardFault::NoReplicas; 2]).then_some(())
+    })
+    .await;
     let view = careful.get(shard(&careful, &id("a")), name(), id("a"), u64::MAX).await;
     assert!(view.expect("a read").is_some(), "it was done, and no replica has confirmed it");
 
@@ -112,7 +127,8 @@ async fn p1_changes_without_required_replicas_are_in_doubt() {
     .await;
     until("the same call again is right", async || {
         let outcome = schedule(&careful, "a", Millis::from_secs(60)).await;
-        let is_late = matches!(outcome, Outcome::Failed(Error::InDoubt { .. }));
+        let is_late =
+            matches!(outcome, Outcome::Failed(Error::InDoubt { .. } | Error::Unavailable { .. }));
         assert!(is_late || matches!(outcome, Outcome::Existing(_)), "{outcome:?}");
         (!is_late).then_some(())
     })

@@ -93,7 +93,7 @@ fn p1_failover_keeps_replica_confirmed_changes() {
         let ran = |id: &str| node.run(&["--output", "json", "schedule", "n", id, "--in", "1h"]);
         let codes: Vec<_> = (0..12).map(|i| ran(&format!("b{i}"))).collect();
         let is_served = |ran: &crate::harness::Ran| {
-            ran.code == Some(0) || ran.stderr.contains("have confirmed it")
+            ran.code == Some(0) || ran.stderr.contains("not all required copies")
         };
         codes.iter().all(is_served)
     });

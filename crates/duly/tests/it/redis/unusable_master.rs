@@ -38,6 +38,8 @@ enum Fault {
     Hung,
     RolledBack,
     HalfMoved,
+    /// Its only replica is lost, with the settings that the documentation recommends.
+    NoReplica,
 }
 
 impl Fault {
@@ -52,6 +54,7 @@ impl Fault {
             }
             Self::Down => master.kill(),
             Self::Hung => signal(master, Signal::STOP),
+            Self::NoReplica => cluster.replicas[place].kill(),
             Self::RolledBack => {
                 master.kill();
                 master.restore_data(before);
@@ -76,7 +79,26 @@ impl Fault {
             Self::Down | Self::Hung => "does not reply",
             Self::RolledBack => "older data than before, so the shard is held",
             Self::HalfMoved => "redis-cli --cluster fix",
+            Self::NoReplica => "start the replicas of the master",
         }
+    }
+
+    /// Returns the number of replicas of each master that the fault needs.
+    fn replicas(self) -> u32 {
+        u32::from(self == Self::NoReplica)
+    }
+
+    /// Returns the settings of a node, and gives the servers theirs.
+    fn settings(self, cluster: &Cluster) -> Vec<(&'static str, &'static str)> {
+        let mut settings = vec![SILENCE[0], ("DULY_STORE__ON_ROLLBACK", "pause")];
+        if self == Self::NoReplica {
+            for server in cluster.all() {
+                let set = "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 5";
+                assert_eq!(tell(server.port(), set), "+OK");
+            }
+            settings.push(("DULY_STORE__MIN_REPLICAS", "1"));
+        }
+        settings
     }
 }
 
@@ -145,8 +167,8 @@ fn places() -> std::ops::Range<usize> {
 /// run also a master with a replica, which takes over only for one that is down or hangs.
 fn nodes_serve_beside(fault: Fault) {
     for place in places() {
-        nodes_serve_beside_one(fault, place, 0);
-        if places().len() > 1 && ![Fault::Down, Fault::Hung].contains(&fault) {
+        nodes_serve_beside_one(fault, place, fault.replicas());
+        if places().len() > 1 && ![Fault::Down, Fault::Hung, Fault::NoReplica].contains(&fault) {
             nodes_serve_beside_one(fault, place, 1);
         }
     }
@@ -154,7 +176,7 @@ fn nodes_serve_beside(fault: Fault) {
 
 fn nodes_serve_beside_one(fault: Fault, place: usize, replicas_each: u32) {
     let (mut cluster, before) = (cluster(replicas_each), TempDir::new().expect("a directory"));
-    let settings = [SILENCE[0], ("DULY_STORE__ON_ROLLBACK", "pause")];
+    let settings = fault.settings(&cluster);
     let running = Server::on_store_with(&cluster.url(), &settings);
     let accepted = schedule(&running, "before");
     assert_eq!(accepted.len(), 12 * NAMESPACES.len());
@@ -243,6 +265,10 @@ fn waits_for_reason(node: &Server, fault: Fault) {
 /// Checks that the health, lists and counts of a node say which shards are missing.
 fn says_what_is_missing(node: &Server, fault: Fault) {
     waits_for_reason(node, fault);
+    if fault == Fault::NoReplica {
+        // Reads go on.
+        return;
+    }
     for namespace in NAMESPACES {
         let stats = node.json(&["namespace", "stats", namespace]);
         let missing = stats["unavailable_shards"].as_array().map_or(0, Vec::len);
@@ -260,8 +286,8 @@ fn says_what_is_missing(node: &Server, fault: Fault) {
 fn lateness_beside(fault: Fault, place: usize) -> ([Vec<Duration>; 2], Duration) {
     const STEP: Duration = Duration::from_millis(200);
     const STEPS: u32 = 20;
-    let mut cluster = cluster(0);
-    let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    let mut cluster = cluster(fault.replicas());
+    let node = Server::on_store_with(&cluster.url(), &fault.settings(&cluster));
     let (hook, heads) = receiver();
     let begin = Instant::now() + Duration::from_secs(8);
     let mut due_at = HashMap::new();
@@ -435,6 +461,16 @@ fn a_replica_takes_over_for_a_master_that_hangs() {
 #[test]
 fn a_replica_takes_over_for_a_master_that_is_down() {
     places().for_each(|place| a_replica_takes_over(Fault::Down, place));
+}
+
+#[test]
+fn nodes_serve_beside_a_master_without_its_replica() {
+    nodes_serve_beside(Fault::NoReplica);
+}
+
+#[test]
+fn a_lost_replica_delays_others_for_two_seconds() {
+    places().for_each(|place| firings_are_late_at_most(Fault::NoReplica, place));
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! Masters that reply and carry out no changes.
+//!
+//! Each call to such a master would wait for its own time-out, or be refused after a round trip, and nothing
+//! would report it. So the first result counts for all calls:
+//!
+//! 1. A result that shows that the master carries out no changes gives the master a *fault*. The calls that wait
+//!    for the same confirmation end in doubt.
+//! 2. While a master has a fault, calls that it would refuse are not sent: each is `unavailable` at once. Its shards count as unavailable.
+//! 3. The poll of the health makes a change of its own every second, the *trial*. Once the master carries out
+//!    and confirms the trial, the fault ends.
+
+use duly_core::shard::ShardId;
+use duly_store::query::ShardFault;
+
+use super::{CallKind, Router, pool::Server};
+use crate::{
+    connection::{Call, SendMode, ServerReply},
+    marker::list_of,
+    script::Script,
+};
+
+/// The fault of a master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MasterFault {
+    pub(crate) kind: ShardFault,
+    /// The reply or result that showed it.
+    pub(crate) shown_by: String,
+}
+
+impl MasterFault {
+    /// Returns `true` if calls of this script are not sent.
+    const fn stops(&self, script: Script) -> bool {
+        // Reads, and changes that wait for no replica, are tried.
+        script.waits_for_copies()
+    }
+
+    /// Returns the text of the fault of a master with these shards, with its remedy.
+    pub(crate) fn describe(&self, server: &str, shards: &[ShardId]) -> String {
+        let remedy = match self.kind {
+            ShardFault::NoReplicas => {
+                "changes are not confirmed by enough replicas; start the replicas of the master, or attach \
+                 others"
+            }
+            _ => "it carries out no changes",
+        };
+        format!("shard {}: master {server}: {remedy} ({})", list_of(shards), self.shown_by)
+    }
+}
+
+impl Server {
+    /// Gives the master a fault, unless it has one, and logs it.
+    pub(super) fn set_fault(&self, name: &str, fault: MasterFault) {
+        let mut own = self.fault.lock();
+        if own.is_none() {
+            tracing::error!(
+                server = name,
+                reason = fault.kind.as_str(),
+                shown_by = %fault.shown_by,
+                "Redis master carries out no changes; calls that need them are unavailable until it does"
+            );
+            *own = Some(fault);
+        }
+        drop(own);
+        self.has_fault.notify_waiters();
+    }
+
+    /// Returns the fault of the master if it stops one of these calls.
+    pub(super) fn refusal(&self, calls: &[Call]) -> Option<MasterFault> {
+        let fault = self.fault.lock();
+        let stops = |fault: &&MasterFault| calls.iter().any(|call| fault.stops(call.script));
+        fault.as_ref().filter(stops).cloned()
+    }
+}
+
+impl Router {
+    /// Returns the fault of a master that has these shards, after a trial in the first of them.
+    pub(crate) async fn retry_master(&self, name: &str, shards: &[ShardId]) -> Option<MasterFault> {
+        let server = self.server(name);
+        server.fault.lock().as_ref()?;
+        if self.carries_out(name, *shards.first()?).await {
+            *server.fault.lock() = None;
+            tracing::info!(server = name, "Redis master carries out changes again");
+        }
+        let fault = server.fault.lock().clone();
+        fault
+    }
+
+    /// Makes a change that means nothing. Returns `true` if the server carried it out and the required copies
+    /// are confirmed.
+    async fn carries_out(&self, name: &str, shard: ShardId) -> bool {
+        let Ok(pooled) = self.check_out(name, CallKind::Once).await else { return false };
+        let trial = Call::new(Script::Trial, Vec::new());
+        let sent = [(&trial, SendMode { with_text: true })];
+        match pooled.round(self.seq(shard), &sent, self.copies).await {
+            Ok((replies, confirmed)) => confirmed && matches!(replies[..], [ServerReply::Value(_)]),
+            Err(_lost) => {
+                pooled.drop_connection().await;
+                false
+            }
+        }
+    }
+}
