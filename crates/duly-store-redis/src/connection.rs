@@ -5,6 +5,7 @@
 //! the connection; the `WAIT` covers their earlier writes too.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,8 +16,12 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::Multiplexe
 
 use crate::{
     Options,
+    router::{CONNECT, punctually},
     script::{CLOCK, Script},
 };
+
+/// Time that each call of a round adds to the bound of the round.
+const EACH: Duration = Duration::from_millis(2);
 
 /// Time without use after which a connection is checked before it is used.
 const IDLE: Duration = Duration::from_millis(100);
@@ -94,14 +99,33 @@ impl RequiredCopies {
     }
 }
 
-/// Error: the connection broke, and what was sent may have been executed.
+/// Error: the connection broke or got no reply in time, and what was sent may have been executed.
 #[derive(Debug)]
-pub(crate) struct ConnectionLost(pub(crate) String);
+pub(crate) struct ConnectionLost {
+    pub(crate) reason: String,
+    /// `true`: the connection is open, and got no reply in time.
+    pub(crate) is_late: bool,
+}
+
+impl ConnectionLost {
+    pub(crate) fn because(reason: impl ToString) -> Self {
+        Self { reason: reason.to_string(), is_late: false }
+    }
+}
+
+/// Returns the error of a call that got no reply for this time.
+fn late(bound: Duration) -> std::io::Error {
+    let text = format!("no reply on this connection for {:.1} s", bound.as_secs_f64());
+    std::io::Error::new(std::io::ErrorKind::TimedOut, text)
+}
 
 /// One connection. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     multiplexed: MultiplexedConnection,
+    silence_timeout: Duration,
+    /// Time of the last reply.
+    replied: Arc<Mutex<Instant>>,
     texts: Arc<[String]>,
     digests: Arc<[String]>,
     /// Time of the last reply, or of the last use without a check.
@@ -143,24 +167,49 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(connect_options.connect_within))
             .set_response_timeout(Some(connect_options.answer_within));
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        // A refused login fails here with its own error, instead of breaking the connection in the
-        // middle of a large script.
-        cmd("PING").exec_async(&mut connection).await?;
-        let mut load = Pipeline::new();
-        for text in connect_options.texts.iter() {
-            load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
-        }
-        let digests: Vec<String> = load.query_async(&mut connection).await?;
+        let silence_timeout = connect_options.silence_timeout;
+        let bound = silence_timeout * CONNECT;
+        let opened = punctually(
+            async {
+                let mut connection =
+                    client.get_multiplexed_async_connection_with_config(&config).await?;
+                // A refused login fails here with its own error, instead of breaking the connection in the
+                // middle of a large script.
+                cmd("PING").exec_async(&mut connection).await?;
+                let mut load = Pipeline::new();
+                for text in connect_options.texts.iter() {
+                    load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
+                }
+                let digests: Vec<String> = load.query_async(&mut connection).await?;
+                redis::RedisResult::Ok((connection, digests))
+            },
+            bound,
+        )
+        .await;
+        let (connection, digests) = opened.unwrap_or_else(|| Err(late(bound).into()))?;
         let texts = Arc::clone(&connect_options.texts);
         let used = Arc::new(Mutex::new(Instant::now()));
         Ok(Self {
             multiplexed: connection,
+            silence_timeout,
+            replied: Arc::new(Mutex::new(Instant::now())),
             texts,
             digests: digests.into(),
             used,
             is_dead: Arc::default(),
         })
+    }
+
+    /// Waits for a reply for this time, and longer while the connection gets replies to earlier calls. Returns `None` if
+    /// there is none.
+    async fn in_time<T>(&self, bound: Duration, reply: impl Future<Output = T>) -> Option<T> {
+        let mut reply = pin!(reply);
+        loop {
+            let waited = punctually(&mut reply, bound).await;
+            if waited.is_some() || self.replied.lock().elapsed() >= bound {
+                return waited;
+            }
+        }
     }
 
     /// Returns `true` if the connection can carry a call that must not be sent twice. After idle time it
@@ -189,6 +238,7 @@ impl Connection {
     }
 
     fn note_reply(&self) {
+        *self.replied.lock() = Instant::now();
         *self.used.lock() = Instant::now();
     }
 
@@ -200,7 +250,9 @@ impl Connection {
     /// Sends a command that is no script.
     pub(crate) async fn command(&self, command: &Cmd) -> redis::RedisResult<Value> {
         let mut connection = self.multiplexed.clone();
-        let value = connection.send_packed_command(command).await?;
+        let sent = connection.send_packed_command(command);
+        let bound = self.silence_timeout;
+        let value = self.in_time(bound, sent).await.unwrap_or_else(|| Err(late(bound).into()))?;
         self.note_reply();
         match value {
             Value::ServerError(error) => Err(error.into()),
@@ -215,8 +267,22 @@ impl Connection {
             pipeline.add_command(command.clone());
         }
         let mut connection = self.multiplexed.clone();
-        let sent = connection.send_packed_commands(&pipeline, 0, commands.len()).await;
-        sent.map_err(|error| ConnectionLost(error.to_string()))
+        let sent = connection.send_packed_commands(&pipeline, 0, commands.len());
+        self.replies(sent, commands.len(), Duration::ZERO).await
+    }
+
+    /// Waits for the replies to a pipeline of this length that waits for this time itself.
+    async fn replies<T>(
+        &self,
+        sent: impl Future<Output = redis::RedisResult<T>>,
+        count: usize,
+        waits: Duration,
+    ) -> Result<T, ConnectionLost> {
+        let bound = self.silence_timeout + waits + EACH * u32::try_from(count).unwrap_or(u32::MAX);
+        match self.in_time(bound, sent).await {
+            Some(replies) => replies.map_err(ConnectionLost::because),
+            None => Err(ConnectionLost { reason: late(bound).to_string(), is_late: true }),
+        }
     }
 
     /// Sends calls in one pipeline. The second result is `true` if the required copies are confirmed.
@@ -245,13 +311,14 @@ impl Connection {
         }
         let count = pipeline.len();
         let mut connection = self.multiplexed.clone();
-        let values = connection.send_packed_commands(&pipeline, 0, count).await;
-        let mut values = values.map_err(|error| ConnectionLost(error.to_string()))?.into_iter();
+        let sent = connection.send_packed_commands(&pipeline, 0, count);
+        let waits = copies.map_or(Duration::ZERO, |copies| copies.within);
+        let mut values = self.replies(sent, count, waits).await?.into_iter();
         self.note_reply();
         let mut replies = Vec::with_capacity(calls.len());
         for _ in calls {
             let value =
-                values.next().ok_or_else(|| ConnectionLost("a reply is missing".to_owned()))?;
+                values.next().ok_or_else(|| ConnectionLost::because("a reply is missing"))?;
             replies.push(parse_reply(value));
         }
         let confirmed = copies

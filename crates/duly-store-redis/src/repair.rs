@@ -28,9 +28,8 @@ impl Deployment {
 
     /// Makes a shard take calls again, and restores its namespaces.
     async fn repair_marker(&self, shard: ShardId) -> Result<Repaired> {
-        let open = ShardFault::OpenSlot;
         if self.router.has_open_slot(shard).await == Ok(true) {
-            return Err(unavailable(marker::describe(open, &[shard])));
+            return Err(unavailable(marker::describe(ShardFault::OpenSlot, &[shard])));
         }
         let marker = self.router.marker(shard).await?;
         let held = marker.as_ref().and_then(|marker| marker.held);
@@ -48,8 +47,7 @@ impl Deployment {
                                deployment is not needed";
                 Err(Invalid::new("shard", shard.0, allowed.to_owned()).into())
             }
-            Some(ShardFault::OpenSlot) => Err(unavailable(marker::describe(open, &[shard]))),
-            Some(ShardFault::RolledBack | ShardFault::NoReplicas) => {
+            Some(ShardFault::RolledBack) => {
                 let list = self.list.lock().clone();
                 self.write_marker(shard, &list, true).await?;
                 self.end_leases(shard).await;
@@ -61,6 +59,8 @@ impl Deployment {
                 let namespaces = self.restore_namespaces(shard).await?;
                 Ok(Repaired::Restored { namespaces })
             }
+            // No marker has such a fault.
+            Some(fault) => Err(unavailable(marker::describe(fault, &[shard]))),
         }
     }
 

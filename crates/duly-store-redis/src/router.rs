@@ -37,8 +37,8 @@ use crate::{
 };
 
 pub(crate) use faults::MasterFault;
-pub(crate) use liveness::Contact;
 use liveness::Liveness;
+pub(crate) use liveness::{CONNECT, Contact, punctually};
 use pool::{CallKind, OpenConnection, PooledConnection, Server};
 
 /// Attempts of a call that servers redirect or postpone.
@@ -63,6 +63,8 @@ pub(crate) struct Router {
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
     faults: ShardFaults,
+    /// Wakes the task that makes trials of suspected masters.
+    suspects: tokio::sync::Notify,
     /// Runtime of the connections: that of the task that opened the store, not of a caller.
     runtime: tokio::runtime::Handle,
 }
@@ -86,6 +88,7 @@ impl Router {
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
             faults: ShardFaults::new(shards),
+            suspects: tokio::sync::Notify::new(),
             address,
             runtime: tokio::runtime::Handle::current(),
         }
@@ -253,7 +256,7 @@ impl Router {
             (0..calls.len()).map(|i| (i, SendMode::default())).collect();
         let is_repeated = calls.iter().all(|call| call.script.is_repeated());
         let kind = if is_repeated { CallKind::Repeated } else { CallKind::Once };
-        let mut fault = None;
+        let (mut fault, mut was_late) = (None, false);
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
             let refusal = self.server(&server).refusal(&calls);
@@ -282,7 +285,8 @@ impl Router {
                     break;
                 }
             };
-            let resend = self.one_round(&pooled, shard, &calls, &open, &mut results).await;
+            let resend =
+                self.one_round(&pooled, shard, &calls, &open, &mut results, &mut was_late).await;
             let Some(resend) = resend else { break };
             open = resend.open;
             if open.is_empty() {
@@ -317,6 +321,7 @@ impl Router {
         calls: &[Call],
         open: &[(usize, SendMode)],
         results: &mut [Option<Result<Value>>],
+        was_late: &mut bool,
     ) -> Option<Resend> {
         let sent: Vec<(&Call, SendMode)> =
             open.iter().map(|(i, mode)| (&calls[*i], *mode)).collect();
@@ -325,9 +330,13 @@ impl Router {
         let copies = self.copies.filter(|_| kept);
         let (replies, confirmed) = match pooled.round(self.seq(shard), &sent, copies).await {
             Ok(replies) => replies,
-            Err(ConnectionLost(reason)) => {
+            Err(ConnectionLost { reason, is_late }) => {
                 pooled.drop_connection().await;
-                if is_repeated {
+                if is_late {
+                    self.suspect(pooled);
+                }
+                // A call that got no reply in time on two connections is not sent a third time.
+                if is_repeated && !(is_late && std::mem::replace(was_late, true)) {
                     // It may be sent again, on a new connection.
                     let (open, refresh) = (open.to_vec(), self.address.cluster);
                     return Some(Resend { open, refresh, ..Resend::default() });

@@ -43,6 +43,8 @@ impl RedisStore {
             let _late = tokio::time::timeout(options.connect_within, listening).await;
             deployment.poll().await;
             tasks.spawn(health::watch(Arc::clone(&deployment)));
+            let watched = Arc::clone(&deployment);
+            tasks.spawn(async move { watched.router.watch_suspects().await });
             Ok(Self { deployment, _tasks: tasks })
         })
     }

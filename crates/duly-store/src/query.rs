@@ -291,6 +291,8 @@ duly_core::named_enum! {
         OpenSlot = "open_slot",
         /// Its master does not get its changes confirmed by enough replicas, or refuses them for that reason.
         NoReplicas = "no_replicas",
+        /// Its master does not reply, or replies to probes and not to changes.
+        Silent = "silent",
     }
 }
 

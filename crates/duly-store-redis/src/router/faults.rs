@@ -9,12 +9,18 @@
 //! 3. The poll of the health makes a change of its own every second, the *trial*. Once the master carries out
 //!    and confirms the trial, the fault ends.
 
+use std::sync::atomic::Ordering;
+
 use duly_core::shard::ShardId;
 use duly_store::query::ShardFault;
 
-use super::{CallKind, Router, pool::Server};
+use super::{
+    CallKind, Router,
+    pool::{PooledConnection, Server},
+};
 use crate::{
-    connection::{Call, SendMode, ServerReply},
+    change::at_once,
+    connection::{Call, ConnectionLost, RequiredCopies, SendMode, ServerReply},
     marker::list_of,
     script::Script,
 };
@@ -30,8 +36,11 @@ pub(crate) struct MasterFault {
 impl MasterFault {
     /// Returns `true` if calls of this script are not sent.
     const fn stops(&self, script: Script) -> bool {
-        // Reads, and changes that wait for no replica, are tried.
-        script.waits_for_copies()
+        match self.kind {
+            // Reads, and changes that wait for no replica, are tried.
+            ShardFault::NoReplicas => script.waits_for_copies(),
+            _ => !script.only_reads(),
+        }
     }
 
     /// Returns the text of the fault of a master with these shards, with its remedy.
@@ -41,7 +50,10 @@ impl MasterFault {
                 "changes are not confirmed by enough replicas; start the replicas of the master, or attach \
                  others"
             }
-            _ => "it carries out no changes",
+            _ => {
+                "it replies to probes and not to changes; end a pause with `redis-cli CLIENT UNPAUSE`, and check its \
+                 disk, its scripts and the network"
+            }
         };
         format!("shard {}: master {server}: {remedy} ({})", list_of(shards), self.shown_by)
     }
@@ -73,13 +85,46 @@ impl Server {
 }
 
 impl Router {
-    /// Returns the fault of a master that has these shards, after a trial in the first of them.
+    /// Notes that a connection has got no reply in time, and has a trial made.
+    pub(super) fn suspect(&self, pooled: &PooledConnection) {
+        pooled.server.is_suspected.store(true, Ordering::Release);
+        self.suspects.notify_one();
+    }
+
+    /// Makes trials of masters that are suspected, each at once.
+    pub(crate) async fn watch_suspects(&self) {
+        loop {
+            self.suspects.notified().await;
+            let trials = self.owners().into_iter().map(async |(name, shards)| {
+                if self.server(&name).is_suspected.load(Ordering::Acquire) {
+                    self.retry_master(&name, &shards).await;
+                }
+            });
+            at_once(trials).await;
+        }
+    }
+
+    /// Returns the fault of a master that has these shards, after a trial in the first of them if the master has a
+    /// fault or is suspected.
     pub(crate) async fn retry_master(&self, name: &str, shards: &[ShardId]) -> Option<MasterFault> {
         let server = self.server(name);
-        server.fault.lock().as_ref()?;
-        if self.carries_out(name, *shards.first()?).await {
-            *server.fault.lock() = None;
-            tracing::info!(server = name, "Redis master carries out changes again");
+        let is_suspected = server.is_suspected.swap(false, Ordering::AcqRel);
+        let before = server.fault.lock().clone();
+        if before.is_none() && !is_suspected {
+            return None;
+        }
+        // A suspected master is asked for a reply only: that takes no longer than the silence time-out.
+        let copies = self.copies.filter(|_| before.is_some());
+        match self.carries_out(name, *shards.first()?, copies).await {
+            Ok(true) if before.is_some() => {
+                *server.fault.lock() = None;
+                tracing::info!(server = name, "Redis master carries out changes again");
+            }
+            // A server that does not reply at all is found by its probe.
+            Err(ConnectionLost { reason, is_late: true }) => {
+                server.set_fault(name, MasterFault { kind: ShardFault::Silent, shown_by: reason });
+            }
+            Ok(_) | Err(_) => {}
         }
         let fault = server.fault.lock().clone();
         fault
@@ -87,15 +132,23 @@ impl Router {
 
     /// Makes a change that means nothing. Returns `true` if the server carried it out and the required copies
     /// are confirmed.
-    async fn carries_out(&self, name: &str, shard: ShardId) -> bool {
-        let Ok(pooled) = self.check_out(name, CallKind::Once).await else { return false };
+    async fn carries_out(
+        &self,
+        name: &str,
+        shard: ShardId,
+        copies: Option<RequiredCopies>,
+    ) -> Result<bool, ConnectionLost> {
+        let pooled = self.check_out(name, CallKind::Once).await;
+        let pooled = pooled.map_err(ConnectionLost::because)?;
         let trial = Call::new(Script::Trial, Vec::new());
         let sent = [(&trial, SendMode { with_text: true })];
-        match pooled.round(self.seq(shard), &sent, self.copies).await {
-            Ok((replies, confirmed)) => confirmed && matches!(replies[..], [ServerReply::Value(_)]),
-            Err(_lost) => {
+        match pooled.round(self.seq(shard), &sent, copies).await {
+            Ok((replies, confirmed)) => {
+                Ok(confirmed && matches!(replies[..], [ServerReply::Value(_)]))
+            }
+            Err(lost) => {
                 pooled.drop_connection().await;
-                false
+                Err(lost)
             }
         }
     }

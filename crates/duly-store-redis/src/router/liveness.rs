@@ -8,6 +8,9 @@
 //! 2. A server that does not reply for the silence time-out is *silent*. The calls that wait for the server
 //!    end, and later calls are refused at once, until the server replies again.
 //! 3. A reply on any connection counts, and time during which this process did not run does not.
+//! 4. One connection may get no reply while the probe does: its packets are dropped, or the server withholds the
+//!    call. Each call has a bound of its own ([`punctually`]). After that its connection is replaced, and the
+//!    master is *suspected*: a trial finds out if it withholds changes from all (`faults.rs`).
 
 use std::{
     fmt,
@@ -32,10 +35,10 @@ use tokio::{
 
 use crate::skew::ClockReading;
 
-/// Parts of the silence time-out.
+/// Parts of a time-out.
 const PARTS: u32 = 4;
 /// Silence time-outs that a connect of the probe may take: name look-up, TCP, TLS and login.
-const CONNECT: u32 = 2;
+pub(crate) const CONNECT: u32 = 2;
 /// Part of the silence time-out after which a call has the probe ask, and again each time it has passed.
 const ASK_PARTS: u32 = 8;
 /// Bound of the client's own time-outs; the silence time-out ends a wait before.
@@ -175,6 +178,22 @@ impl Liveness {
     }
 }
 
+/// Waits for `work` for this time. A part of it whose end this process noticed late does not count: the reply may have
+/// arrived meanwhile.
+pub(crate) async fn punctually<T>(work: impl Future<Output = T>, timeout: Duration) -> Option<T> {
+    let mut work = pin!(work);
+    let part = timeout / PARTS;
+    let mut missed = 0;
+    while missed < PARTS {
+        let began = Instant::now();
+        if let Ok(done) = time::timeout(part, &mut work).await {
+            return Some(done);
+        }
+        missed += u32::from(began.elapsed() < part * 2);
+    }
+    None
+}
+
 /// The task behind a [`Liveness`].
 struct Probe {
     server: String,
@@ -233,7 +252,7 @@ impl Probe {
                 .set_connection_timeout(Some(CLIENT_TIMEOUT))
                 .set_response_timeout(Some(CLIENT_TIMEOUT));
             let connect = client.get_multiplexed_async_connection_with_config(&config);
-            match self.punctually(connect, CONNECT * PARTS).await? {
+            match punctually(connect, self.silence_timeout * CONNECT).await? {
                 Ok(made) => *connection = Some(made),
                 Err(error) => return Some(Err(error)),
             }
@@ -241,29 +260,14 @@ impl Probe {
         let connection = connection.as_mut()?;
         let asked = Instant::now();
         let time = cmd("TIME");
-        let answer = self.punctually(time.query_async::<(u64, u64)>(connection), PARTS).await?;
+        let answer =
+            punctually(time.query_async::<(u64, u64)>(connection), self.silence_timeout).await?;
         Some(answer.map(|(seconds, micros)| ClockReading {
             server: self.server.clone(),
             shown: Duration::from_secs(seconds) + Duration::from_micros(micros),
             asked,
             answered: Instant::now(),
         }))
-    }
-
-    /// Waits for `work` for these parts of the silence time-out. A part whose end this process noticed late does
-    /// not count: the reply may have arrived meanwhile.
-    async fn punctually<T>(&self, work: impl Future<Output = T>, parts: u32) -> Option<T> {
-        let mut work = pin!(work);
-        let part = self.silence_timeout / PARTS;
-        let mut missed = 0;
-        while missed < parts {
-            let began = Instant::now();
-            if let Ok(done) = time::timeout(part, &mut work).await {
-                return Some(done);
-            }
-            missed += u32::from(began.elapsed() < part * 2);
-        }
-        None
     }
 
     fn set(&self, contact: Contact) {

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -31,6 +31,8 @@ pub(super) struct Server {
     pub(super) liveness: Arc<Liveness>,
     /// Fault of the master, while it carries out no changes.
     pub(super) fault: Mutex<Option<MasterFault>>,
+    /// `true`: a connection has got no reply in time, and no trial was made since.
+    pub(super) is_suspected: AtomicBool,
     /// Wakes the rounds that wait for replicas when the master gets a fault.
     pub(super) has_fault: Notify,
 }
@@ -54,7 +56,8 @@ impl Server {
             (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::default());
         let (fault, has_fault) = (Mutex::default(), Notify::new());
-        Self { connections, unblocked, next, failed, liveness, fault, has_fault }
+        let is_suspected = AtomicBool::default();
+        Self { connections, unblocked, next, failed, liveness, fault, is_suspected, has_fault }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
@@ -106,7 +109,7 @@ impl PooledConnection {
             biased;
             reply = reply => reply?,
             () = self.server.has_fault.notified() => {
-                Err(ConnectionLost("replicas do not confirm the changes of this master".to_owned()))
+                Err(ConnectionLost::because("replicas do not confirm the changes of this master"))
             }
         }
     }
@@ -126,7 +129,7 @@ impl PooledConnection {
 
 impl From<Silence> for ConnectionLost {
     fn from(silence: Silence) -> Self {
-        Self(silence.to_string())
+        Self::because(silence)
     }
 }
 

@@ -86,8 +86,13 @@ impl Router {
             match pooled.commands(commands).await {
                 Ok(values) => break values,
                 // The connection may be older than a restart of the server.
-                Err(ConnectionLost(_)) if !is_repeated => is_repeated = true,
-                Err(ConnectionLost(reason)) => {
+                Err(ConnectionLost { is_late, .. }) if !is_repeated => {
+                    is_repeated = true;
+                    if is_late {
+                        self.suspect(&pooled);
+                    }
+                }
+                Err(ConnectionLost { reason, .. }) => {
                     pooled.drop_connection().await;
                     return Err(unavailable(format!("{owner}: {reason}")));
                 }

@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -22,6 +22,8 @@ pub(crate) struct ProxyState {
     delay_ms: AtomicU64,
     /// Bytes of replies that still pass until a connection breaks.
     reply_bytes_left: AtomicUsize,
+    /// Word whose first sender gets no reply any more.
+    freezes: Mutex<Option<&'static str>>,
     /// Number of `PING`s that passed.
     pub(crate) pings: AtomicUsize,
 }
@@ -40,6 +42,7 @@ impl DelayProxy {
         let state = Arc::new(ProxyState {
             delay_ms: AtomicU64::new(0),
             reply_bytes_left: AtomicUsize::new(usize::MAX),
+            freezes: Mutex::default(),
             pings: AtomicUsize::new(0),
         });
         let own = Arc::clone(&state);
@@ -63,12 +66,33 @@ impl DelayProxy {
         self.state.reply_bytes_left.store(bytes, Ordering::SeqCst);
     }
 
+    /// Lets nothing through any more from the next connection that sends this word.
+    pub(crate) fn freeze_next(&self, word: &'static str) {
+        *self.state.freezes.lock().expect("no panic") = Some(word);
+    }
+
+    /// Returns `true` if no connection has sent the word yet.
+    pub(crate) fn freezes(&self) -> bool {
+        self.state.freezes.lock().expect("no panic").is_some()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 }
 
 impl ProxyState {
+    /// Returns `true` for the first request with the word to freeze.
+    fn is_frozen(&self, request: &[u8]) -> bool {
+        let mut freezes = self.freezes.lock().expect("no panic");
+        let has = |word: &str| request.windows(word.len()).any(|part| part == word.as_bytes());
+        let is_frozen = freezes.is_some_and(has);
+        if is_frozen {
+            *freezes = None;
+        }
+        is_frozen
+    }
+
     fn lets_through(&self, count: usize) -> bool {
         let left = |reply_bytes_left: usize| match reply_bytes_left {
             usize::MAX => Some(usize::MAX),
@@ -93,6 +117,10 @@ fn forward(mut from: TcpStream, mut to: TcpStream, direction: Direction, state: 
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let pings = bytes[..count].windows(4).filter(|word| word == b"PING").count();
             state.pings.fetch_add(pings, Ordering::SeqCst);
+            if direction == Direction::Request && state.is_frozen(&bytes[..count]) {
+                // It stays open.
+                thread::sleep(Duration::from_secs(3_600));
+            }
             let delay = Duration::from_millis(state.delay_ms.load(Ordering::SeqCst));
             if enter.send((Instant::now() + delay, bytes[..count].to_vec())).is_err() {
                 return;

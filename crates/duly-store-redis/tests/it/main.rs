@@ -27,5 +27,6 @@ mod older;
 mod opening;
 mod rolled_back_keys;
 mod shards;
+mod withheld;
 
 use duly_redis_testkit::{cluster, server};

@@ -4,6 +4,7 @@
 mod cannot_start;
 mod coordinators;
 mod documented;
+mod fault;
 mod keys;
 mod lost_record;
 mod migration;

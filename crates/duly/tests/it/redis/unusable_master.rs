@@ -7,14 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_redis_testkit::{
-    cluster::{Cluster, SlotMove},
-    server::{self, list, tell},
-};
-use rustix::process::{Pid, Signal, kill_process};
+use duly_redis_testkit::{cluster::Cluster, server::tell};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::fault::{Fault, SILENCE, signal};
 use crate::harness::{DEADLINE, Server, file_of, receiver, run, text};
 
 /// Namespaces of a test, so that each master has coordinator shards of some.
@@ -27,86 +25,6 @@ const START_MAX: Duration = Duration::from_secs(15);
 const LONGER_MAX: Duration = Duration::from_secs(4);
 /// Longest lateness in healthy shards: 2 s.
 const LATE_MAX: Duration = Duration::from_secs(6);
-/// The silence time-out of production.
-const SILENCE: [(&str, &str); 1] = [("DULY_STORE__SILENCE_TIMEOUT", "750ms")];
-
-/// A fault of a master.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    Empty,
-    Down,
-    Hung,
-    RolledBack,
-    HalfMoved,
-    /// Its only replica is lost, with the settings that the documentation recommends.
-    NoReplica,
-}
-
-impl Fault {
-    /// Gives a master the fault. `before` has its data from before the last changes.
-    fn make(self, cluster: &mut Cluster, place: usize, before: &Path) {
-        let master = &mut cluster.masters[place];
-        match self {
-            Self::Empty => {
-                master.kill();
-                master.lose_data();
-                master.start_again();
-            }
-            Self::Down => master.kill(),
-            Self::Hung => signal(master, Signal::STOP),
-            Self::NoReplica => cluster.replicas[place].kill(),
-            Self::RolledBack => {
-                master.kill();
-                master.restore_data(before);
-                master.start_again();
-            }
-            Self::HalfMoved => {
-                let keys = list(master.port(), "KEYS duly:*:seq");
-                let moving = SlotMove::of(cluster, keys.first().expect("a shard"));
-                moving.begin();
-                // A tool moves the oldest key of a slot last, so an interrupted move leaves it behind.
-                let is_text = |key: &String| key.bytes().all(|byte| byte.is_ascii_graphic());
-                let others = moving.keys().into_iter().filter(is_text);
-                others.filter(|key| !key.ends_with(":seq")).for_each(|key| moving.take(&key));
-            }
-        }
-    }
-
-    /// Returns the reason that a node gives for the missing shards.
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Empty => "no marker, so the data is lost",
-            Self::Down | Self::Hung => "does not reply",
-            Self::RolledBack => "older data than before, so the shard is held",
-            Self::HalfMoved => "redis-cli --cluster fix",
-            Self::NoReplica => "start the replicas of the master",
-        }
-    }
-
-    /// Returns the number of replicas of each master that the fault needs.
-    fn replicas(self) -> u32 {
-        u32::from(self == Self::NoReplica)
-    }
-
-    /// Returns the settings of a node, and gives the servers theirs.
-    fn settings(self, cluster: &Cluster) -> Vec<(&'static str, &'static str)> {
-        let mut settings = vec![SILENCE[0], ("DULY_STORE__ON_ROLLBACK", "pause")];
-        if self == Self::NoReplica {
-            for server in cluster.all() {
-                let set = "CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 5";
-                assert_eq!(tell(server.port(), set), "+OK");
-            }
-            settings.push(("DULY_STORE__MIN_REPLICAS", "1"));
-        }
-        settings
-    }
-}
-
-fn signal(server: &server::Server, signal: Signal) {
-    let pid = server.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    kill_process(pid.expect("it runs"), signal).expect("it is there");
-}
-
 /// Starts a Cluster whose healthy masters serve their slots whatever happens to the others.
 fn cluster(replicas_each: u32) -> Cluster {
     let cluster = Cluster::start(3, replicas_each);
@@ -168,7 +86,10 @@ fn places() -> std::ops::Range<usize> {
 fn nodes_serve_beside(fault: Fault) {
     for place in places() {
         nodes_serve_beside_one(fault, place, fault.replicas());
-        if places().len() > 1 && ![Fault::Down, Fault::Hung, Fault::NoReplica].contains(&fault) {
+        if places().len() > 1
+            && fault.replicas() == 0
+            && ![Fault::Down, Fault::Hung].contains(&fault)
+        {
             nodes_serve_beside_one(fault, place, 1);
         }
     }
@@ -265,8 +186,7 @@ fn waits_for_reason(node: &Server, fault: Fault) {
 /// Checks that the health, lists and counts of a node say which shards are missing.
 fn says_what_is_missing(node: &Server, fault: Fault) {
     waits_for_reason(node, fault);
-    if fault == Fault::NoReplica {
-        // Reads go on.
+    if fault.has_reads() {
         return;
     }
     for namespace in NAMESPACES {
@@ -471,6 +391,16 @@ fn nodes_serve_beside_a_master_without_its_replica() {
 #[test]
 fn a_lost_replica_delays_others_for_two_seconds() {
     places().for_each(|place| firings_are_late_at_most(Fault::NoReplica, place));
+}
+
+#[test]
+fn nodes_serve_beside_a_master_that_withholds_changes() {
+    nodes_serve_beside(Fault::Paused);
+}
+
+#[test]
+fn a_master_that_withholds_changes_delays_others_for_two_seconds() {
+    places().for_each(|place| firings_are_late_at_most(Fault::Paused, place));
 }
 
 #[test]
