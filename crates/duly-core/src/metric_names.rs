@@ -84,8 +84,17 @@ pub const LIMITS: &[&str] = &Limit::NAMES;
 const TENANT_LIMITS: &[&str] = &TenantLimit::NAMES;
 const BACKUP_OUTCOMES: &[&str] = &["made", "failed"];
 const TRACE_OUTCOMES: &[&str] = &["exported", "failed"];
-const SHARD_FAULTS: &[&str] =
-    &["missing", "foreign", "rolled_back", "open_slot", "no_replicas", "silent"];
+const SHARD_FAULTS: &[&str] = &[
+    "missing",
+    "foreign",
+    "rolled_back",
+    "open_slot",
+    "no_replicas",
+    "silent",
+    "denied",
+    "not_serving",
+    "no_owner",
+];
 const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
 const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
 const FINDINGS: &[&str] =
@@ -164,7 +173,7 @@ metrics! {
     NAMESPACES_DEAD_FULL = "duly_deployment_namespaces_dead_full" Gauge
         "Namespaces with as many dead letters as limits.namespace.max_dead allows: nothing of them is delivered.";
     STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
-        "Shards of a store on Redis that take no calls, or no changes. Label: reason (missing, foreign, rolled_back, open_slot, no_replicas, silent).";
+        "Shards of a store on Redis that take no calls, or no changes. Label: reason (missing, foreign, rolled_back, open_slot, no_replicas, silent, denied, not_serving, no_owner).";
     AUDIT_DROPPED_TOTAL = "duly_audit_dropped_total" Counter ["target": AUDIT_TARGETS]
         "Lines of the audit log that were lost, because they could not be written for too long. Label: target (file, store).";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter

@@ -343,6 +343,8 @@ fn parse_reply(value: Value) -> ServerReply {
         "FOREIGN" => ServerReply::Unmarked(ShardFault::Foreign),
         // A script found only a part of its keys here, and has written nothing.
         "ERR" if details.contains("non local key") => ServerReply::Unmarked(ShardFault::OpenSlot),
+        "NOPERM" => ServerReply::Withheld(ShardFault::Denied, text),
+        "MISCONF" => ServerReply::Withheld(ShardFault::NotServing, text),
         "NOREPLICAS" => ServerReply::Withheld(ShardFault::NoReplicas, text),
         // The slot is moving to another server (`ASK`). That server is not asked before it owns the
         // slot: a script there would take keys that have not moved yet for absent ones.

@@ -205,6 +205,12 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
              Cluster"
         );
     }
+    if fault == ShardFault::NoOwner {
+        return format!(
+            "shard {list}: its slot has no master, or the Cluster is down; start the masters, or give the slot an owner with \
+             `redis-cli --cluster fix HOST:PORT` of any server of the Cluster"
+        );
+    }
     let (fault, remedy) = match fault {
         ShardFault::Missing => (
             "no marker, so the data is lost",

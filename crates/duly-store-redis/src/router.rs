@@ -256,7 +256,7 @@ impl Router {
             (0..calls.len()).map(|i| (i, SendMode::default())).collect();
         let is_repeated = calls.iter().all(|call| call.script.is_repeated());
         let kind = if is_repeated { CallKind::Repeated } else { CallKind::Once };
-        let (mut fault, mut was_late) = (None, false);
+        let (mut fault, mut was_late, mut postponed) = (None, false, None);
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
             let refusal = self.server(&server).refusal(&calls);
@@ -293,6 +293,9 @@ impl Router {
                 break;
             }
             fault = resend.fault;
+            postponed = resend
+                .postponed
+                .map(|shown_by| (pooled, MasterFault { kind: ShardFault::NotServing, shown_by }));
             if resend.pause {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -304,11 +307,20 @@ impl Router {
         // The other calls of the shard are not tried in vain until the move ends.
         let fault = fault.filter(|_| results.iter().any(Option::is_none));
         fault.inspect(|fault| self.set_fault(shard, Some(*fault)));
-        let redirected = || match fault {
-            Some(fault) => Err(unmarked(shard, fault)),
-            None => Err(unavailable(
-                "the Cluster kept redirecting the call, or postponed it; repeat it",
-            )),
+        let postponed =
+            postponed.filter(|_| fault.is_none() && results.iter().any(Option::is_none));
+        if let Some((pooled, fault)) = &postponed {
+            pooled.server.set_fault(&pooled.name, fault.clone());
+        }
+        let redirected = || match (fault, &postponed) {
+            (Some(fault), _) => Err(unmarked(shard, fault)),
+            (None, Some((pooled, fault))) => {
+                Err(unavailable(fault.describe(&pooled.name, &[shard])))
+            }
+            (None, None) => Err(unavailable(format!(
+                "shard {}: the Cluster kept redirecting the call; repeat it",
+                shard.0
+            ))),
         };
         results.into_iter().map(|answer| answer.unwrap_or_else(redirected)).collect()
     }
@@ -391,8 +403,11 @@ impl Router {
                         %reason,
                         "server postponed a call; it is sent again"
                     );
-                    let is_moving = ["ASK", "TRYAGAIN"].iter().any(|it| reason.starts_with(it));
-                    resend.fault = is_moving.then_some(ShardFault::OpenSlot);
+                    match reason.split(' ').next() {
+                        Some("ASK" | "TRYAGAIN") => resend.fault = Some(ShardFault::OpenSlot),
+                        Some("CLUSTERDOWN") => resend.fault = Some(ShardFault::NoOwner),
+                        _ => resend.postponed = Some(reason),
+                    }
                     resend.pause = true;
                     resend.refresh = true;
                     resend.open.push((*i, *mode));
@@ -406,7 +421,9 @@ impl Router {
                     results[*i] = Some(Err(unavailable(fault.describe(&pooled.name, &[shard]))));
                     pooled.server.set_fault(&pooled.name, fault);
                 }
-                ServerReply::Refused(reason) => results[*i] = Some(Err(refused(reason))),
+                ServerReply::Refused(reason) => {
+                    results[*i] = Some(Err(refused(&pooled.name, shard, reason)));
+                }
             }
         }
         Some(resend)
@@ -435,6 +452,8 @@ struct Resend {
     refresh: bool,
     /// Fault of the shard if the calls are refused again and again.
     fault: Option<ShardFault>,
+    /// Reply of a master that postpones every call.
+    postponed: Option<String>,
 }
 
 /// Returns the error of a call to a shard that takes no calls; nothing was done.
@@ -446,13 +465,18 @@ fn unmarked(shard: ShardId, fault: ShardFault) -> Error {
 }
 
 /// Returns the error of a call that a server refused; nothing was done.
-fn refused(reason: String) -> Error {
+fn refused(server: &str, shard: ShardId, reason: String) -> Error {
     if reason.starts_with("OOM") {
         return Error::Overloaded {
             reason: "the memory of Redis is full: raise maxmemory or add masters".to_owned(),
             retry_after: duly_core::Millis::from_secs(5),
         };
     }
-    tracing::warn!(%reason, "Redis refused a call; the call returns unavailable");
-    unavailable(format!("Redis refused: {reason}"))
+    tracing::warn!(
+        server,
+        shard = shard.0,
+        %reason,
+        "Redis refused a call; the call returns unavailable"
+    );
+    unavailable(format!("shard {}: Redis at {server} refused: {reason}", shard.0))
 }

@@ -293,6 +293,12 @@ duly_core::named_enum! {
         NoReplicas = "no_replicas",
         /// Its master does not reply, or replies to probes and not to changes.
         Silent = "silent",
+        /// Its master refuses the commands of the user.
+        Denied = "denied",
+        /// Its master refuses or postpones every call: a script or a load of data keeps it busy, or it cannot write.
+        NotServing = "not_serving",
+        /// Its slot has no master, or the Cluster is down.
+        NoOwner = "no_owner",
     }
 }
 

@@ -35,10 +35,12 @@ pub(crate) struct MasterFault {
 
 impl MasterFault {
     /// Returns `true` if calls of this script are not sent.
-    const fn stops(&self, script: Script) -> bool {
+    fn stops(&self, script: Script) -> bool {
         match self.kind {
             // Reads, and changes that wait for no replica, are tried.
             ShardFault::NoReplicas => script.waits_for_copies(),
+            ShardFault::Denied => true,
+            ShardFault::NotServing => !self.shown_by.starts_with("MISCONF") || !script.only_reads(),
             _ => !script.only_reads(),
         }
     }
@@ -49,6 +51,14 @@ impl MasterFault {
             ShardFault::NoReplicas => {
                 "changes are not confirmed by enough replicas; start the replicas of the master, or attach \
                  others"
+            }
+            ShardFault::Denied => {
+                "it refuses the commands of the user; give the user of `store.url` the documented rights \
+                 with `ACL SETUSER` (`ACL LOG` shows what is missing)"
+            }
+            ShardFault::NotServing => {
+                "it refuses or postpones every call; wait until it has loaded its data, end a script with `SCRIPT \
+                 KILL`, or make room on its disk"
             }
             _ => {
                 "it replies to probes and not to changes; end a pause with `redis-cli CLIENT UNPAUSE`, and check its \
@@ -141,15 +151,20 @@ impl Router {
         let pooled = self.check_out(name, CallKind::Once).await;
         let pooled = pooled.map_err(ConnectionLost::because)?;
         let trial = Call::new(Script::Trial, Vec::new());
-        let sent = [(&trial, SendMode { with_text: true })];
-        match pooled.round(self.seq(shard), &sent, copies).await {
-            Ok((replies, confirmed)) => {
-                Ok(confirmed && matches!(replies[..], [ServerReply::Value(_)]))
-            }
-            Err(lost) => {
-                pooled.drop_connection().await;
-                Err(lost)
+        // By its digest first, as other calls are sent.
+        for with_text in [false, true] {
+            let sent = [(&trial, SendMode { with_text })];
+            match pooled.round(self.seq(shard), &sent, copies).await {
+                Ok((replies, _)) if matches!(replies[..], [ServerReply::NoScript]) => {}
+                Ok((replies, confirmed)) => {
+                    return Ok(confirmed && matches!(replies[..], [ServerReply::Value(_)]));
+                }
+                Err(lost) => {
+                    pooled.drop_connection().await;
+                    return Err(lost);
+                }
             }
         }
+        Ok(false)
     }
 }

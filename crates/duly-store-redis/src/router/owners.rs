@@ -24,8 +24,9 @@ impl Router {
         found
     }
 
-    /// Asks the Cluster which master has which slot. Of several errors it returns one that does not pass
-    /// by itself, if there is one.
+    /// Asks the Cluster which master has which slot. If every server that replies knows slots without a master, the reply
+    /// with the most owners counts, and the shards of these slots keep the servers that they had. Of several errors
+    /// it returns one that does not pass by itself, if there is one.
     pub(crate) async fn refresh_owners(&self) -> Opened<()> {
         if !self.address.cluster {
             return Ok(());
@@ -36,6 +37,7 @@ impl Router {
         known.sort_unstable();
         known.dedup();
         let mut failed: Option<OpenError> = None;
+        let mut most = Vec::new();
         for server in known {
             let asked = match self.check_out(&server, CallKind::Once).await {
                 Ok(pooled) => {
@@ -47,9 +49,16 @@ impl Router {
                 }
                 Err(error) => Err(error),
             };
-            let error = match asked.map(|value| self.learn(&value, &server)) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
+            let error = match asked.map(|value| self.owners_in(&value, &server)) {
+                Ok(owners) if owners.iter().all(Option::is_some) => {
+                    self.learn(owners);
+                    return Ok(());
+                }
+                Ok(owners) => {
+                    let count = |owners: &[Option<String>]| owners.iter().flatten().count();
+                    if count(&owners) > count(&most) {
+                        most = owners;
+                    }
                     let reason = "it does not know an owner of every slot".to_owned();
                     OpenError::NotReady { address: server, reason }
                 }
@@ -59,12 +68,16 @@ impl Router {
                 failed = Some(error);
             }
         }
+        if !most.is_empty() {
+            self.learn(most);
+            return Ok(());
+        }
         failed.map_or(Ok(()), Err)
     }
 
-    /// Takes the reply of `CLUSTER SLOTS`. Returns `true` if every shard has an owner now.
-    fn learn(&self, slots: &Value, asked: &str) -> bool {
-        let Value::Array(ranges) = slots else { return false };
+    /// Returns the owner of each shard by a reply of `CLUSTER SLOTS`.
+    fn owners_in(&self, slots: &Value, asked: &str) -> Vec<Option<String>> {
+        let Value::Array(ranges) = slots else { return vec![None; self.seqs.len()] };
         let asked_host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
         let mut found = Vec::new();
         for range in ranges {
@@ -88,11 +101,20 @@ impl Router {
             let range = found.iter().find(|(range, _)| range.contains(&slot));
             range.map(|(_, server)| server.clone())
         };
-        let owners: Option<Vec<String>> = self.seqs.iter().map(owner).collect();
-        let Some(owners) = owners else { return false };
+        self.seqs.iter().map(owner).collect()
+    }
+
+    /// Takes the owners of shards that have one.
+    fn learn(&self, found: Vec<Option<String>>) {
+        let mut known = self.owners.lock();
+        for (owner, found) in known.iter_mut().zip(found) {
+            if let Some(found) = found {
+                *owner = found;
+            }
+        }
+        let owners = known.clone();
+        drop(known);
         self.end_probes_of_others(&owners);
-        *self.owners.lock() = owners;
-        true
     }
 
     /// Forgets servers that have no shard any more, so that their probes end.
@@ -136,7 +158,7 @@ mod tests {
             names
         };
         for port in 1..4 {
-            assert!(router.learn(&slots(port), "127.0.0.1:1"));
+            router.learn(router.owners_in(&slots(port), "127.0.0.1:1"));
             router.owners().keys().for_each(|server| drop(router.server(server)));
             let mut expected = vec!["127.0.0.1:1".to_owned(), format!("127.0.0.1:{port}")];
             expected.dedup();

@@ -23,6 +23,10 @@ pub(crate) enum Fault {
     NoReplica,
     /// It replies to probes and reads, and to no change.
     Paused,
+    /// It refuses the scripts of the user.
+    Denied,
+    /// The slot of one of its shards has no owner.
+    NoOwner,
 }
 
 impl Fault {
@@ -46,6 +50,16 @@ impl Fault {
                 master.restore_data(before);
                 master.start_again();
             }
+            Self::Denied => {
+                assert_eq!(tell(master.port(), "ACL SETUSER default -evalsha"), "+OK");
+            }
+            Self::NoOwner => {
+                let keys = list(master.port(), "KEYS duly:*:seq");
+                let key = keys.first().expect("a shard");
+                let slot = tell(master.port(), &format!("CLUSTER KEYSLOT {key}"));
+                let remove = format!("CLUSTER DELSLOTS {}", slot.trim_start_matches(':'));
+                cluster.all().for_each(|server| assert_eq!(tell(server.port(), &remove), "+OK"));
+            }
             Self::HalfMoved => {
                 let keys = list(master.port(), "KEYS duly:*:seq");
                 let moving = SlotMove::of(cluster, keys.first().expect("a shard"));
@@ -67,6 +81,8 @@ impl Fault {
             Self::HalfMoved => "redis-cli --cluster fix",
             Self::NoReplica => "start the replicas of the master",
             Self::Paused => "CLIENT UNPAUSE",
+            Self::Denied => "it refuses the commands of the user",
+            Self::NoOwner => "its slot has no master",
         }
     }
 

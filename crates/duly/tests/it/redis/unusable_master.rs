@@ -399,6 +399,16 @@ fn nodes_serve_beside_a_master_that_withholds_changes() {
 }
 
 #[test]
+fn nodes_serve_beside_a_master_that_denies_commands() {
+    nodes_serve_beside(Fault::Denied);
+}
+
+#[test]
+fn nodes_serve_beside_a_slot_without_an_owner() {
+    nodes_serve_beside(Fault::NoOwner);
+}
+
+#[test]
 fn a_master_that_withholds_changes_delays_others_for_two_seconds() {
     places().for_each(|place| firings_are_late_at_most(Fault::Paused, place));
 }
