@@ -16,7 +16,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::Multiplexe
 
 use crate::{
     Options,
-    router::{CONNECT, punctually},
+    punctual::{CONNECT, punctually},
     script::{CLOCK, Script},
 };
 

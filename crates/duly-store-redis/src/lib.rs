@@ -74,6 +74,7 @@ mod nodes;
 mod older;
 mod open;
 mod options;
+mod punctual;
 mod quota;
 mod rate;
 mod read;

@@ -37,8 +37,8 @@ use crate::{
 };
 
 pub(crate) use faults::MasterFault;
+pub(crate) use liveness::Contact;
 use liveness::Liveness;
-pub(crate) use liveness::{CONNECT, Contact, punctually};
 use pool::{CallKind, OpenConnection, PooledConnection, Server};
 
 /// Attempts of a call that servers redirect or postpone.
@@ -156,7 +156,7 @@ impl Router {
     /// Returns a connection to a server, unless the server is silent.
     async fn check_out(&self, name: &str, kind: CallKind) -> redis::RedisResult<PooledConnection> {
         let server = self.server(name);
-        server.liveness.unless_silent(self.check_out_of(name, &server, kind)).await?
+        server.liveness.unless_silent(Box::pin(self.check_out_of(name, &server, kind))).await?
     }
 
     async fn check_out_of(
@@ -285,8 +285,16 @@ impl Router {
                     break;
                 }
             };
-            let resend =
-                self.one_round(&pooled, shard, &calls, &open, &mut results, &mut was_late).await;
+            // On the heap: the futures of all calls contain this one.
+            let round = Box::pin(self.one_round(
+                &pooled,
+                shard,
+                &calls,
+                &open,
+                &mut results,
+                &mut was_late,
+            ));
+            let resend = round.await;
             let Some(resend) = resend else { break };
             open = resend.open;
             if open.is_empty() {

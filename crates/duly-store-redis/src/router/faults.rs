@@ -9,8 +9,6 @@
 //! 3. The poll of the health makes a change of its own every second, the *trial*. Once the master carries out
 //!    and confirms the trial, the fault ends.
 
-use std::sync::atomic::Ordering;
-
 use duly_core::shard::ShardId;
 use duly_store::query::ShardFault;
 
@@ -95,10 +93,22 @@ impl Server {
 }
 
 impl Router {
-    /// Notes that a connection has got no reply in time, and has a trial made.
+    /// Notes that a connection has got no reply in time, and has a trial made. A second connection without one is
+    /// proof enough.
     pub(super) fn suspect(&self, pooled: &PooledConnection) {
-        pooled.server.is_suspected.store(true, Ordering::Release);
-        self.suspects.notify_one();
+        let mut suspected_by = pooled.server.suspected_by.lock();
+        match &*suspected_by {
+            None => {
+                *suspected_by = Some(pooled.connection.clone());
+                self.suspects.notify_one();
+            }
+            Some(other) if other.is(&pooled.connection) => {}
+            Some(_) => {
+                let shown_by = "no reply in time on two connections".to_owned();
+                let fault = MasterFault { kind: ShardFault::Silent, shown_by };
+                pooled.server.set_fault(&pooled.name, fault);
+            }
+        }
     }
 
     /// Makes trials of masters that are suspected, each at once.
@@ -106,7 +116,7 @@ impl Router {
         loop {
             self.suspects.notified().await;
             let trials = self.owners().into_iter().map(async |(name, shards)| {
-                if self.server(&name).is_suspected.load(Ordering::Acquire) {
+                if self.server(&name).suspected_by.lock().is_some() {
                     self.retry_master(&name, &shards).await;
                 }
             });
@@ -118,9 +128,8 @@ impl Router {
     /// fault or is suspected.
     pub(crate) async fn retry_master(&self, name: &str, shards: &[ShardId]) -> Option<MasterFault> {
         let server = self.server(name);
-        let is_suspected = server.is_suspected.swap(false, Ordering::AcqRel);
         let before = server.fault.lock().clone();
-        if before.is_none() && !is_suspected {
+        if before.is_none() && server.suspected_by.lock().is_none() {
             return None;
         }
         // A suspected master is asked for a reply only: that takes no longer than the silence time-out.
@@ -136,8 +145,8 @@ impl Router {
             }
             Ok(_) | Err(_) => {}
         }
-        let fault = server.fault.lock().clone();
-        fault
+        *server.suspected_by.lock() = None;
+        server.fault.lock().clone()
     }
 
     /// Makes a change that means nothing. Returns `true` if the server carried it out and the required copies

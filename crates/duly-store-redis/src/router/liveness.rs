@@ -9,12 +9,11 @@
 //!    end, and later calls are refused at once, until the server replies again.
 //! 3. A reply on any connection counts, and time during which this process did not run does not.
 //! 4. One connection may get no reply while the probe does: its packets are dropped, or the server withholds the
-//!    call. Each call has a bound of its own ([`punctually`]). After that its connection is replaced, and the
+//!    call. Each call has a bound of its own (`punctual.rs`). After that its connection is replaced, and the
 //!    master is *suspected*: a trial finds out if it withholds changes from all (`faults.rs`).
 
 use std::{
     fmt,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -33,12 +32,11 @@ use tokio::{
     time,
 };
 
-use crate::skew::ClockReading;
+use crate::{
+    punctual::{CONNECT, punctually},
+    skew::ClockReading,
+};
 
-/// Parts of a time-out.
-const PARTS: u32 = 4;
-/// Silence time-outs that a connect of the probe may take: name look-up, TCP, TLS and login.
-pub(crate) const CONNECT: u32 = 2;
 /// Part of the silence time-out after which a call has the probe ask, and again each time it has passed.
 const ASK_PARTS: u32 = 8;
 /// Bound of the client's own time-outs; the silence time-out ends a wait before.
@@ -176,22 +174,6 @@ impl Liveness {
             () = ask => unreachable!("it has no end"),
         }
     }
-}
-
-/// Waits for `work` for this time. A part of it whose end this process noticed late does not count: the reply may have
-/// arrived meanwhile.
-pub(crate) async fn punctually<T>(work: impl Future<Output = T>, timeout: Duration) -> Option<T> {
-    let mut work = pin!(work);
-    let part = timeout / PARTS;
-    let mut missed = 0;
-    while missed < PARTS {
-        let began = Instant::now();
-        if let Ok(done) = time::timeout(part, &mut work).await {
-            return Some(done);
-        }
-        missed += u32::from(began.elapsed() < part * 2);
-    }
-    None
 }
 
 /// The task behind a [`Liveness`].

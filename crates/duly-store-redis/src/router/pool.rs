@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -31,8 +31,8 @@ pub(super) struct Server {
     pub(super) liveness: Arc<Liveness>,
     /// Fault of the master, while it carries out no changes.
     pub(super) fault: Mutex<Option<MasterFault>>,
-    /// `true`: a connection has got no reply in time, and no trial was made since.
-    pub(super) is_suspected: AtomicBool,
+    /// The connection that has got no reply in time, if no trial was made since.
+    pub(super) suspected_by: Mutex<Option<Connection>>,
     /// Wakes the rounds that wait for replicas when the master gets a fault.
     pub(super) has_fault: Notify,
 }
@@ -56,8 +56,8 @@ impl Server {
             (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::default());
         let (fault, has_fault) = (Mutex::default(), Notify::new());
-        let is_suspected = AtomicBool::default();
-        Self { connections, unblocked, next, failed, liveness, fault, is_suspected, has_fault }
+        let suspected_by = Mutex::default();
+        Self { connections, unblocked, next, failed, liveness, fault, suspected_by, has_fault }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.

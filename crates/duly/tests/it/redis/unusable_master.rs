@@ -409,7 +409,7 @@ fn nodes_serve_beside_a_slot_without_an_owner() {
 }
 
 #[test]
-fn a_master_that_withholds_changes_delays_others_for_two_seconds() {
+fn withheld_changes_delay_others_for_two_seconds() {
     places().for_each(|place| firings_are_late_at_most(Fault::Paused, place));
 }
 
