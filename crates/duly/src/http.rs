@@ -9,9 +9,10 @@ mod lines;
 
 pub(crate) use self::failed_call::{Hint, sentence, shown};
 
-use std::{collections::HashMap, fmt::Display, fs, path::Path, time::Duration};
+use std::{collections::HashMap, fmt::Display, path::Path, time::Duration};
 
 use duly_core::NamespaceName;
+use duly_tls::files;
 use reqwest::{
     Method, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
@@ -84,7 +85,7 @@ impl Http {
                 let path = path.display();
                 Failure::usage(format_args!("--ca-file (or DULY_CA_FILE) {path}: {reason}"))
             };
-            let pem = fs::read(path).map_err(|error| unusable(&error))?;
+            let pem = files::read(path).map_err(|error| unusable(&error))?;
             let authorities = reqwest::Certificate::from_pem_bundle(&pem);
             let authorities = authorities.map_err(|error| unusable(&error))?;
             if authorities.is_empty() {
@@ -97,7 +98,7 @@ impl Http {
                 let path = path.display();
                 Failure::usage(format_args!("--cert-file (or DULY_CERT_FILE) {path}: {reason}"))
             };
-            let pem = fs::read(path).map_err(|error| unusable(&error))?;
+            let pem = files::read(path).map_err(|error| unusable(&error))?;
             let what = "it must hold a certificate and its private key in PEM";
             let identity = reqwest::Identity::from_pem(&pem);
             builder = builder.identity(identity.map_err(|_| unusable(&what))?);

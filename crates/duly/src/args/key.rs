@@ -6,6 +6,7 @@
 use std::{env, path::Path};
 
 use duly_core::access::PresentedKey;
+use duly_tls::files;
 use reqwest::header::HeaderValue;
 
 use super::input;
@@ -22,7 +23,15 @@ pub(crate) fn authorization(
     reads_variable: bool,
 ) -> Result<Option<HeaderValue>, Failure> {
     let (text, place) = if let Some(path) = file {
-        (input::text(path, "key")?, format!("the file of the key {}", path.display()))
+        // Streams that the command has already are read to their end. Another file that waits for its writer, or has no end,
+        // is refused as a server refuses it.
+        let is_own = matches!(path.to_str(), Some("-" | "/dev/stdin")) || files::is_stream(path);
+        let text = if is_own {
+            input::text(path, "key")?
+        } else {
+            files::read_to_string(path).map_err(|error| input::unreadable(path, "key", &error))?
+        };
+        (text, format!("the file of the key {}", path.display()))
     } else if let Some(key) = env::var_os(KEY).filter(|key| reads_variable && !key.is_empty()) {
         (key.to_string_lossy().into_owned(), KEY.to_owned())
     } else {
@@ -57,9 +66,36 @@ fn is_token(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use duly_core::access::KeyId;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+    use crate::http::Http;
+
+    #[test]
+    fn pipes_devices_and_huge_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, huge] = ["pipe", "huge"].map(|name| folder.path().join(name));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        File::create(&huge).unwrap().set_len(files::FILE_BYTES_MAX + 1).unwrap();
+        for (path, reason) in [
+            (&*pipe, "not a regular file"),
+            (&*huge, "more than 4 MiB"),
+            (Path::new("/dev/zero"), "not a regular file"),
+        ] {
+            let server = "https://localhost".parse::<reqwest::Url>().unwrap();
+            let of_key = authorization(Some(path), false).map(drop);
+            let of_ca = Http::new(server.clone(), [Some(path), None], None).map(drop);
+            let of_certificate = Http::new(server, [None, Some(path)], None).map(drop);
+            for refused in [of_key, of_ca, of_certificate] {
+                let said = format!("{:?}", refused.unwrap_err());
+                let name = path.to_str().unwrap();
+                assert!(said.contains(name) && said.contains(reason), "{said}");
+            }
+        }
+    }
 
     #[test]
     fn a_whole_key_is_sent_and_never_shown() {
