@@ -5,7 +5,7 @@
 //! 1. The peer decides how many certificates it sends, and their names. The search of a path to a trusted authority tries
 //!    each certificate that has the name of an issuer, behind each: 8 of one name make about 110,000 partial paths, in one piece, on a
 //!    thread that also serves timers. The library's own limits are 200,000 steps and 100 signatures.
-//! 2. So a chain has a [bound](cost) on its number, its size, the steps of the search and the signatures that the search
+//! 2. So a chain has a bound (`cost`) on its number, its size, the steps of the search and the signatures that the search
 //!    may check. The bound is checked first, without any signature; a chain beyond the bound is refused.
 //! 3. Worst case of a handshake: [`SIGNATURES_MAX`] signatures of certificates, and that of the handshake itself.
 
