@@ -18,6 +18,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{Host as UrlHost, Url};
 
+use super::urls::{may_be_shown, redacted};
 use crate::{listen::Address, telemetry::logging};
 
 /// The text in place of a refused value that may hold a secret.
@@ -34,9 +35,10 @@ pub(super) trait TextValue: Sized + fmt::Display {
     /// Reads a text; `None` if it is not allowed.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Returns a refused text as it may be shown.
+    /// Returns a refused text as it may be shown: a login in front of a host, or a query, may be a secret.
     fn shown(text: &str) -> String {
-        shorten(text)
+        let may_be_url = text.contains('@') || text.contains("://");
+        if may_be_url { shorten(&redacted(text)) } else { shorten(text) }
     }
 }
 
@@ -214,18 +216,18 @@ text!(
 text!(
     /// A text that is not empty.
     NonEmpty(String) as it is,
-    "a text of 1 to 1000 bytes without control characters",
+    "a text of 1 to 1000 bytes without control characters; a URL has no user, password or query",
     |text| {
         let fits = (1..=1_000).contains(&text.len()) && !text.chars().any(char::is_control);
-        fits.then(|| text.to_owned())
+        (fits && may_be_shown(text)).then(|| text.to_owned())
     }
 );
 
 text!(
     /// Name of a claim of a token.
     GroupsClaim(String) = "groups",
-    "the name of a claim",
-    |text| (!text.is_empty()).then(|| text.to_owned())
+    "the name of a claim; a URL has no user, password or query",
+    |text| (!text.is_empty() && may_be_shown(text)).then(|| text.to_owned())
 );
 
 text!(
@@ -245,8 +247,8 @@ text!(
 text!(
     /// Path of the data directory; a relative one starts at the working directory of the process.
     DataDir(String) = "./duly-data",
-    "a path",
-    |text| (!text.is_empty()).then(|| text.to_owned())
+    "a path; the URL of a store goes into store.url",
+    |text| (!text.is_empty() && !text.contains("://")).then(|| text.to_owned())
 );
 
 text!(

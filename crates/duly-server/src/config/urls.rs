@@ -128,13 +128,21 @@ fn bare(text: &str) -> Result<Url, String> {
     if is_bare { Ok(url) } else { Err("it has a user or a password".to_owned()) }
 }
 
+/// Returns `true` for a text that is no URL, or a URL without a user, a password and a query.
+pub(super) fn may_be_shown(text: &str) -> bool {
+    !text.contains("://")
+        || Url::parse(text).is_ok_and(|url| {
+            url.username().is_empty() && url.password().is_none() && url.query().is_none()
+        })
+}
+
 /// Returns a text that may be a URL, without the parts that may be a secret:
 ///
 /// 1. the rest behind a `?` or `#`,
 /// 2. the password, and at another scheme than those of Redis the user as well: it may be a token,
 /// 3. anything but a number in the place of a port,
 /// 4. a path with an `@`: a password may have had a `/`.
-fn redacted(text: &str) -> String {
+pub(super) fn redacted(text: &str) -> String {
     let (text, query) = match text.trim().split_once(['?', '#']) {
         Some((text, _)) => (text, "?***"),
         None => (text.trim(), ""),
@@ -171,6 +179,16 @@ fn ports_only(hosts: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_urls_without_a_secret_may_be_shown() {
+        for text in ["duly", "https://id.example/realm", "urn:duly:prod", "me@example"] {
+            assert!(may_be_shown(text), "{text}");
+        }
+        for text in ["https://u:p@id.example", "https://u@id.example", "https://id.example?t=s"] {
+            assert!(!may_be_shown(text), "{text}");
+        }
+    }
 
     #[test]
     fn possible_secrets_are_never_shown() {
