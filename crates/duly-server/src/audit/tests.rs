@@ -1,4 +1,4 @@
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path, sync::LazyLock, time::Instant};
 
 use duly_core::access::{Actions, PresentedKey, Role, Subject};
 use duly_store::{AccessChange, ChangeOrigin};
@@ -155,17 +155,20 @@ fn records_above(
     duly_store::AccessRecords { version, ..records(keys) }
 }
 
-/// A file on a full disk.
-pub(crate) struct FullFile(fs::File);
+/// A file on a full disk. It stays open until the process ends: a log opens its path again at any time, and the number
+/// of a closed file may name a file of another test then.
+pub(crate) struct FullFile(&'static fs::File);
 
 impl FullFile {
     pub(crate) fn open() -> Self {
-        Self(fs::File::options().write(true).open("/dev/full").unwrap())
+        static FILE: LazyLock<fs::File> =
+            LazyLock::new(|| fs::File::options().write(true).open("/dev/full").unwrap());
+        Self(&FILE)
     }
 
     /// Returns the options of a log that must be written to the file.
     pub(crate) fn required(&self) -> AuditOptions {
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.0));
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(self.0));
         let options = options(Some(Path::new(&path)), AuditLevel::Changes);
         AuditOptions { is_required: true, ..options }
     }
