@@ -40,10 +40,8 @@ pub(crate) struct Operation {
     pub(crate) kind: CallKind,
     /// Time limit of the response.
     pub(crate) time_limit: TimeLimit,
-    /// Effect of a repetition.
+    /// Effect of a repetition, which says too if a call may be a dry run.
     pub(crate) repeat: Repeat,
-    /// `true`: a call may be a dry run, which changes nothing.
-    pub(crate) dry_run: bool,
 }
 
 /// The right that an operation needs.
@@ -142,7 +140,7 @@ impl Right {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
-            Self::AnyKey => "any key",
+            Self::AnyKey => "any_key",
             Self::Needs(action) => action.as_str(),
             Self::NeedsAll => "all",
         }
@@ -159,7 +157,6 @@ impl Operation {
             kind,
             time_limit: TimeLimit::Usual,
             repeat: Repeat::Yes,
-            dry_run: false,
         }
     }
 
@@ -177,10 +174,6 @@ impl Operation {
 
     const fn repeat(self, repeat: Repeat) -> Self {
         Self { repeat, ..self }
-    }
-
-    const fn dry_run(self) -> Self {
-        Self { dry_run: true, ..self }
     }
 }
 
@@ -225,8 +218,7 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("cancel_by_filter", Operate)
         .http("POST", "/v1/namespaces/{namespace}/cancel")
         .grpc("/duly.v1.Timers/CancelMany")
-        .repeat(Repeat::IfDryRun)
-        .dry_run(),
+        .repeat(Repeat::IfDryRun),
     changes("lease", Consume)
         .http("POST", "/v1/namespaces/{namespace}/lease")
         .grpc("/duly.v1.Timers/Lease")
@@ -322,7 +314,7 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
         .within(TimeLimit::Stream),
 ];
 
-/// A call of a path that does not exist. No caller needs a right to learn so, but a key.
+/// A call of a path that does not exist. It needs a key and no right.
 pub(crate) static UNKNOWN_PATH: Operation =
     Operation::new("unmatched", Right::AnyKey, CallKind::Static);
 /// A call of a path that does not have the method.

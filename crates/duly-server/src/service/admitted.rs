@@ -22,7 +22,7 @@ use crate::{
     audit::{CallNotes, SharedNotes},
     auth::Caller,
     memory::budget::Budget,
-    operations::{CallKind, Operation},
+    operations::{CallKind, Operation, Repeat},
     problem::Problem,
 };
 
@@ -145,7 +145,7 @@ impl Admitted {
 
     /// Notes that the call is a dry run, which changes nothing.
     pub(crate) fn set_dry_run(&self) {
-        debug_assert!(self.0.operation.dry_run, "the operation table has a dry run");
+        debug_assert_eq!(self.0.operation.repeat, Repeat::IfDryRun, "as the table says");
         self.0.changes_nothing.store(true, Ordering::Release);
     }
 

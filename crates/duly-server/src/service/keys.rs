@@ -19,7 +19,11 @@ use duly_core::{
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
 use rand::Rng;
 
-use super::{Admitted, App, lists::page_limit, tenants};
+use super::{
+    Admitted, App,
+    lists::{first_page, page_limit},
+    tenants,
+};
 use crate::{auth::Caller, problem::Problem};
 
 /// Longest time for which an old secret stays valid.
@@ -86,9 +90,7 @@ impl Admitted {
         let is_next =
             |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && is_granted(self, key);
         let keys = records.keys.values().filter(is_next);
-        let mut keys: Vec<_> = keys.take(limit + 1).map(Key::from).collect();
-        let has_more = keys.len() > limit;
-        keys.truncate(limit);
+        let (keys, has_more) = first_page(keys.map(Key::from), limit);
         let cursor = keys.last().filter(|_| has_more).map(|key| key.id.clone());
         Ok(ListKeysResponse { keys, cursor })
     }

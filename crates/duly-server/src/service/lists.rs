@@ -17,6 +17,14 @@ pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
     within("limit", limit, 1, PAGE_MAX)
 }
 
+/// Returns the first items of a list, as many as a page has, and `true` if the list has more.
+pub(crate) fn first_page<T>(items: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
+    let mut page: Vec<_> = items.take(limit + 1).collect();
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    (page, has_more)
+}
+
 /// Returns a timer of a list.
 pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
     match view {

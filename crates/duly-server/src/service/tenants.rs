@@ -12,7 +12,10 @@ use duly_core::{
 use duly_store::{AccessChange, AccessRecords};
 use tokio::time::timeout;
 
-use super::{Admitted, App, lists::page_limit};
+use super::{
+    Admitted, App,
+    lists::{first_page, page_limit},
+};
 use crate::{
     problem::Problem,
     tenants::{TenantState, count::count_tenant},
@@ -71,9 +74,7 @@ impl Admitted {
             after.as_ref().is_none_or(|it| tenant.name > *it) && is_visible(self, &tenant)
         };
         let page = tenants.iter().map(AsRef::as_ref).filter(is_next);
-        let mut page: Vec<_> = page.take(limit + 1).map(shown).collect();
-        let has_more = page.len() > limit;
-        page.truncate(limit);
+        let (page, has_more) = first_page(page.map(shown), limit);
         let cursor = page.last().filter(|_| has_more).map(|tenant| tenant.name.clone());
         Ok(ListTenantsResponse { tenants: page, cursor })
     }

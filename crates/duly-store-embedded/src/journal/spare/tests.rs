@@ -104,5 +104,5 @@ fn a_spare_reserves_space_first_and_ends_with_the_engine() {
         drop(filled);
         writer.join().unwrap().unwrap();
     });
-    assert_eq!(disk.names(), [SEGMENTS.name(1)], "nobody needs half a spare");
+    assert_eq!(disk.names(), [SEGMENTS.name(1)], "half a spare is of no use");
 }
