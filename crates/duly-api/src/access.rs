@@ -1,4 +1,4 @@
-//! Keys of callers, and tenants. Only HTTP has these calls.
+//! Keys of callers, and tenants. Only HTTP has these calls; gRPC has `Whoami` of them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, Time};
+use crate::{Duration, Time, v1};
 
 /// A key to create.
 #[skip_serializing_none]
@@ -135,6 +135,16 @@ pub struct CallerInfo {
     pub key: Option<Key>,
     /// The tenant of the key, with its limits and what it uses; absent if the key belongs to none.
     pub tenant: Option<Tenant>,
+}
+
+impl From<CallerInfo> for v1::WhoamiResponse {
+    fn from(caller: CallerInfo) -> Self {
+        let key = caller.key.map(|Key { id, name, actions, namespaces, expires_at, .. }| {
+            v1::CallerKey { id, name, actions, namespaces, expires_at }
+        });
+        let tenant = caller.tenant.map(|tenant| tenant.name);
+        Self { keys_required: caller.keys_required, key, tenant }
+    }
 }
 
 /// The limits of a tenant; an absent one is no limit.

@@ -8,7 +8,7 @@
 //!
 //! | call | repeated when its response got lost? | because |
 //! |---|---|---|
-//! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster` | yes | they change nothing |
+//! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster`, `whoami` | yes | they change nothing |
 //! | `schedule`, `debounce` | yes | they always have an id (the client creates one if you give none), and the same request again returns the existing timer, marked as [`existing`](crate::Timer::existing) |
 //! | `cancel` | yes | for a timer that is already cancelled, the response has `already` |
 //! | `reschedule` with `if_revision` | yes | the change increases the revision, so it is made at most once. If the repetition is refused, it is unknown whose change was made: [`Error::Unknown`] |

@@ -296,7 +296,9 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("put_tenant", Keys).http("PUT", "/v1/tenants/{tenant}"),
     changes("delete_tenant", Keys).http("DELETE", "/v1/tenants/{tenant}").repeat(Repeat::No),
     reads("list_audit", Keys).http("GET", "/v1/audit"),
-    Operation::new("whoami", Right::AnyKey, CallKind::Read).http("GET", "/v1/whoami"),
+    Operation::new("whoami", Right::AnyKey, CallKind::Read)
+        .http("GET", "/v1/whoami")
+        .grpc("/duly.v1.Cluster/Whoami"),
     Operation::new("healthz", Right::Open, CallKind::Health)
         .http("GET", HEALTHZ)
         .grpc("/grpc.health.v1.Health/Check"),

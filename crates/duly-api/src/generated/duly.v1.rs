@@ -2466,6 +2466,41 @@ pub mod namespaces_server {
 /// Nothing to ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetClusterRequest {}
+/// Nothing to ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhoamiRequest {}
+/// The caller of a call, as the server knows it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WhoamiResponse {
+    /// `true`: the server requires a key.
+    #[prost(bool, tag = "1")]
+    pub keys_required: bool,
+    /// The key of the call; absent if the server requires none.
+    #[prost(message, optional, tag = "2")]
+    pub key: ::core::option::Option<CallerKey>,
+    /// Name of the tenant of the key; absent if the key belongs to none.
+    #[prost(string, optional, tag = "3")]
+    pub tenant: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The key of a call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CallerKey {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// Actions that it permits.
+    #[prost(string, repeated, tag = "3")]
+    pub actions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Namespaces in which it permits them: names, beginnings of names with `*`, or `*`.
+    #[prost(string, repeated, tag = "4")]
+    pub namespaces: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// From this time on it permits nothing; absent if it has no end.
+    #[prost(message, optional, tag = "5")]
+    pub expires_at: ::core::option::Option<crate::Time>,
+}
 /// Generated client implementations.
 pub mod cluster_client {
     #![allow(
@@ -2566,6 +2601,25 @@ pub mod cluster_client {
             req.extensions_mut().insert(GrpcMethod::new("duly.v1.Cluster", "Get"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns the caller, as the server knows it. Any key may ask.
+        pub async fn whoami(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WhoamiRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhoamiResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static("/duly.v1.Cluster/Whoami");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("duly.v1.Cluster", "Whoami"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2586,6 +2640,11 @@ pub mod cluster_server {
             &self,
             request: tonic::Request<super::GetClusterRequest>,
         ) -> std::result::Result<tonic::Response<crate::ClusterInfo>, tonic::Status>;
+        /// Returns the caller, as the server knows it. Any key may ask.
+        async fn whoami(
+            &self,
+            request: tonic::Request<super::WhoamiRequest>,
+        ) -> std::result::Result<tonic::Response<super::WhoamiResponse>, tonic::Status>;
     }
     /// Calls about the service.
     #[derive(Debug)]
@@ -2694,6 +2753,49 @@ pub mod cluster_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/duly.v1.Cluster/Whoami" => {
+                    #[allow(non_camel_case_types)]
+                    struct WhoamiSvc<T: Cluster>(pub Arc<T>);
+                    impl<T: Cluster> tonic::server::UnaryService<super::WhoamiRequest>
+                    for WhoamiSvc<T> {
+                        type Response = super::WhoamiResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WhoamiRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Cluster>::whoami(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WhoamiSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -69,4 +69,10 @@ impl Client {
     pub async fn cluster(&self) -> Result<ClusterInfo> {
         read!(self, cluster.get, v1::GetClusterRequest {})
     }
+
+    /// Returns the caller as the server knows it: its key with the permitted actions and namespaces, and its
+    /// tenant. Any key may ask.
+    pub async fn whoami(&self) -> Result<v1::WhoamiResponse> {
+        read!(self, cluster.whoami, v1::WhoamiRequest {})
+    }
 }

@@ -300,6 +300,8 @@ async fn namespaces_are_written_paused_resumed_and_counted() {
     assert_eq!(names, [NAMESPACE, "b"]);
     let cluster = client.cluster().await.unwrap();
     assert_eq!((cluster.ready, cluster.pending), (true, 2));
+    let caller = client.whoami().await.unwrap();
+    assert_eq!((caller.keys_required, caller.key, caller.tenant), (false, None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -33,6 +33,11 @@ impl Cluster for ClusterService {
         admitted.recount().await;
         Ok(read_response(&admitted, admitted.cluster())?)
     }
+
+    async fn whoami(&self, request: Request<v1::WhoamiRequest>) -> GrpcResult<v1::WhoamiResponse> {
+        let (admitted, _) = read(request)?;
+        Ok(read_response(&admitted, admitted.whoami().into())?)
+    }
 }
 
 /// The service `Health`.

@@ -83,7 +83,8 @@ fn calls() -> Vec<Call> {
         ),
         Call::new("cluster", "GET /v1/cluster", "")
             .and_grpc("/duly.v1.Cluster/Get", &v1::GetClusterRequest {}),
-        Call::new("who am I", "GET /v1/whoami", ""),
+        Call::new("who am I", "GET /v1/whoami", "")
+            .and_grpc("/duly.v1.Cluster/Whoami", &v1::WhoamiRequest {}),
         Call::new("list keys", "GET /v1/keys", ""),
         Call::new("back up", "POST /v1/store/backup", r#"{"name":"b"}"#),
         Call::new("health", "GET /healthz", "").and_grpc(

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
+use duly_client::{Client, duly_api::v1::WhoamiResponse};
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::harness::{Process, Ran, duly, run, text};
@@ -51,6 +53,15 @@ impl Deployment {
     }
 }
 
+/// Returns the caller with this key, as the server knows it over gRPC.
+fn whoami(url: &str, key: &str) -> WhoamiResponse {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let client = Client::builder(url).token(key.trim()).build().expect("a client");
+        client.whoami().await.expect("a caller")
+    })
+}
+
 #[test]
 fn from_the_first_administrator_to_a_revoked_key() {
     let mut at = Deployment::new();
@@ -71,6 +82,10 @@ fn from_the_first_administrator_to_a_revoked_key() {
     let who = at.with(&shop, &["whoami", "--output", "json"]).json();
     let id = who["key"]["id"].as_str().expect("an id").to_owned();
     assert_eq!(who["key"]["name"], "shop");
+    let by_grpc = whoami(&url, &fs::read_to_string(&shop).expect("a key")).key.expect("a key");
+    assert_eq!((by_grpc.id, by_grpc.name), (id.clone(), "shop".into()));
+    assert_eq!(json!(by_grpc.actions), who["key"]["actions"]);
+    assert_eq!(json!(by_grpc.namespaces), who["key"]["namespaces"]);
     // Keys, and that they are required, survive a restart.
     at.stop();
     at.start("data", &[]);

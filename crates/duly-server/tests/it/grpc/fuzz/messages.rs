@@ -61,6 +61,7 @@ pub(super) fn messages(namespace: &str) -> Vec<Message> {
     all.extend(many(namespace.into()));
     all.extend(namespaces(namespace.into()));
     all.push(message("/duly.v1.Cluster/Get", &v1::GetClusterRequest {}));
+    all.push(message("/duly.v1.Cluster/Whoami", &v1::WhoamiRequest {}));
     all
 }
 
