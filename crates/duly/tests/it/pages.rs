@@ -141,6 +141,7 @@ fn the_readme_and_the_pages_can_be_typed_in_one_after_the_other() {
         "README.md",
         "docs/guide/first-timer.md",
         "docs/guide/order-time-out.md",
+        "docs/guide/moving.md",
         "docs/guide/reminder.md",
         "docs/guide/pull-worker.md",
         "docs/guide/webhook-receiver.md",

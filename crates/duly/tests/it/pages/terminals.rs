@@ -22,11 +22,13 @@ const STAYING: [(&str, &str); 3] =
 const SAVED: [&str; 4] =
     ["receivers/receiver.py", "workers/worker.py", "workers/worker.sh", "reminders/due_at.py"];
 
-/// The place of all terminals: a directory with the programs that readers save, and two ports.
+/// The place of all terminals: a directory with the programs that readers save, and the ports of the
+/// pages.
 pub(super) struct Place {
     directory: TempDir,
-    /// The address in the pages, and the address here: of the server, and of a receiver.
-    ports: [(&'static str, String); 2],
+    /// The address in the pages, and the address here: of the server, of a receiver, and of a second
+    /// server.
+    ports: [(&'static str, String); 3],
 }
 
 impl Place {
@@ -38,12 +40,12 @@ impl Place {
             let name = Path::new(program).file_name().expect("a file");
             fs::copy(guide.join(program), directory.path().join(name)).expect("it is copied");
         }
-        // Free a moment ago; no other process takes a port that it was not given. Both are held at once,
+        // Free a moment ago; no other process takes a port that it was not given. All are held at once,
         // so that they differ.
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [server, receiver] =
+        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [server, receiver, second] =
             free.map(|free| free.local_addr().expect("bound").port().to_string());
-        Self { directory, ports: [("3859", server), ("4000", receiver)] }
+        Self { directory, ports: [("3859", server), ("4000", receiver), ("3869", second)] }
     }
 
     /// Returns the directory.
