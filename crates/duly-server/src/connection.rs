@@ -105,13 +105,4 @@ impl Connection {
             slot.note_known();
         }
     }
-
-    /// Ends the connection without reading any more of it.
-    fn end(&self) {
-        self.signals.request_at_once();
-    }
-
-    fn streams(&self) -> &Streams {
-        &self.streams
-    }
 }

@@ -5,7 +5,11 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use duly_core::{NamespaceName, access::TenantLimits, env::Clock};
+use duly_core::{
+    NamespaceName,
+    access::{NamespacePattern, TenantLimits},
+    env::Clock,
+};
 use duly_store::{Result, Sharded, Store};
 use tokio::{
     sync::Semaphore,
@@ -16,7 +20,7 @@ use tokio::{
 use crate::{
     auth::Auth,
     telemetry,
-    tenants::{Usage, count::count_tenant},
+    tenants::{TenantState, Usage, Use},
 };
 
 /// Time between two counts.
@@ -28,6 +32,8 @@ const SHARE: u32 = 10;
 const TICK: Duration = Duration::from_millis(250);
 /// Tenants that are counted at the same time.
 const AT_ONCE: usize = 8;
+/// Namespaces of one page.
+const PAGE: usize = 100;
 /// Namespaces with a label of their own.
 const LABELS_MAX: usize = 100;
 
@@ -99,4 +105,59 @@ async fn count_labelled(
         telemetry::set_namespace(name, &counts.unwrap_or_default(), clock.now());
     }
     Ok(())
+}
+
+/// Counts what the namespaces of a tenant have. While shards are unavailable, its last count stays.
+pub(crate) async fn count_tenant(store: &dyn Store, state: &TenantState, clock: &dyn Clock) {
+    let tenant = state.tenant();
+    match sum_of(store, &tenant.namespaces).await {
+        // After a change of its namespaces, the count is one of others.
+        Ok(counted) if state.tenant().namespaces == tenant.namespaces => {
+            state.use_count(counted, clock.now());
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::debug!(tenant = %tenant.name, %error, "a tenant could not be counted");
+        }
+    }
+}
+
+async fn sum_of(store: &dyn Store, patterns: &[NamespacePattern]) -> Result<Use> {
+    let mut sum = Use::default();
+    for pattern in patterns {
+        let mut page = first_page(store, pattern).await?;
+        while !page.is_empty() {
+            let last = page.last().cloned();
+            page.retain(|name| pattern.matches(name.as_str()));
+            let is_over = last.as_ref().is_none_or(|last| !pattern.matches(last.as_str()));
+            let counts = Sharded::new(store).counts(&page).await?.whole()?;
+            for stats in counts.into_iter().flatten() {
+                sum = sum.plus(Use {
+                    namespaces: 1,
+                    pending: stats.pending(),
+                    pending_bytes: stats.pending_bytes,
+                    dead: stats.dead,
+                    ..Use::default()
+                });
+            }
+            page = if is_over { Vec::new() } else { names(store, last).await? };
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the first names that a pattern may match.
+async fn first_page(store: &dyn Store, pattern: &NamespacePattern) -> Result<Vec<NamespaceName>> {
+    let Ok(stem) = NamespaceName::new(pattern.stem()) else { return names(store, None).await };
+    let own = store.get_namespace(stem.clone()).await?.map(|namespace| namespace.name);
+    let mut page: Vec<_> = own.into_iter().collect();
+    if pattern.stem() != pattern.as_str() {
+        page.extend(names(store, Some(stem)).await?);
+    }
+    Ok(page)
+}
+
+async fn names(store: &dyn Store, after: Option<NamespaceName>) -> Result<Vec<NamespaceName>> {
+    let page = store.list_namespaces(after, PAGE).await?;
+    Ok(page.into_iter().map(|namespace| namespace.name).collect())
 }

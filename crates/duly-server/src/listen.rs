@@ -89,14 +89,8 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
 /// A socket that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: Socket,
+    socket: Either<TcpListener, UnixListener>,
     address: Address,
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
 }
 
 impl Listener {
@@ -123,7 +117,7 @@ impl Listener {
         // Linux creates the file with the rights of the socket, less the umask. So no other user can call meanwhile.
         rustix::fs::fchmod(&socket, Mode::from_raw_mode(SOCKET_MODE))?;
         socket.bind(path)?;
-        let socket = Socket::Unix(socket.listen(BACKLOG)?);
+        let socket = Either::Right(socket.listen(BACKLOG)?);
         let listener = Self { socket, address: address.clone() };
         // The umask may have taken some of the rights.
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
@@ -137,13 +131,13 @@ impl Listener {
 
     async fn accept(&self) -> io::Result<Stream> {
         match &self.socket {
-            Socket::Tcp(listener) => {
+            Either::Left(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // On a connection that has just ended this fails, and serving it will find that.
                 stream.set_nodelay(true).ok();
                 Ok(Either::Left(stream))
             }
-            Socket::Unix(listener) => Ok(Either::Right(listener.accept().await?.0)),
+            Either::Right(listener) => Ok(Either::Right(listener.accept().await?.0)),
         }
     }
 }
@@ -153,7 +147,7 @@ impl TryFrom<TcpListener> for Listener {
 
     fn try_from(listener: TcpListener) -> io::Result<Self> {
         let address = Address::Tcp(listener.local_addr()?);
-        Ok(Self { socket: Socket::Tcp(listener), address })
+        Ok(Self { socket: Either::Left(listener), address })
     }
 }
 

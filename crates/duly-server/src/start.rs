@@ -195,7 +195,7 @@ async fn start_on(
 
     let began = Instant::now();
     let store = open::open(&config, Arc::clone(&clock), &progress_sender, opener).await?;
-    let store_port = store.as_store();
+    let store_port = Arc::clone(&store.store);
     let read = read_at_start(&config, &auth, &store_port, &progress_sender).await;
     let (namespaces, audit) = match read {
         Ok(read) => read,
@@ -210,7 +210,7 @@ async fn start_on(
         listen,
         admin_listen,
         is_https,
-        data: store.location(),
+        data: store.location.clone(),
         pending: health.pending,
         overdue: health.overdue,
         dead: health.dead,
@@ -373,7 +373,7 @@ impl Running {
     pub async fn wait_for_stop(self, signal: impl Future<Output = ()>) -> Result<(), StartError> {
         tokio::select! {
             () = signal => {}
-            _ = self.store.ended() => {}
+            () = self.store.ended() => {}
         }
         self.stop().await
     }

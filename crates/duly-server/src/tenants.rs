@@ -9,7 +9,6 @@
 //! 3. What a command did not add is given back, unless a count came between.
 
 mod admission;
-pub(crate) mod count;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +30,7 @@ use duly_store::AccessRecords;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-pub(crate) use self::admission::{Admission, NamespaceAdmission, adds_nothing};
+pub(crate) use self::admission::{Admission, NamespaceAdmission, adds_nothing, makes_timer};
 use crate::{memory::budget::Budget, problem::Problem, telemetry};
 
 /// Wait before a repetition at a limit of what a tenant has: some of it may be gone by then.
@@ -54,8 +53,8 @@ pub(crate) struct TenantState {
     tenant: RwLock<Arc<Tenant>>,
     counts: Mutex<Counts>,
     calls: Mutex<Gcra>,
-    connections: AtomicUsize,
-    waiting: AtomicUsize,
+    connections: Arc<AtomicUsize>,
+    waiting: Arc<AtomicUsize>,
     budget: Mutex<Option<Budget>>,
     /// The time of the next count; `None` while one is under way.
     next_count: Mutex<Option<tokio::time::Instant>>,
@@ -82,7 +81,7 @@ pub(crate) struct Use {
     pub(crate) pending_bytes: u64,
     pub(crate) dead: u64,
     /// Schedules that were taken from the rate; not counted.
-    schedules: u64,
+    pub(crate) schedules: u64,
 }
 
 /// What a tenant uses.
@@ -95,18 +94,9 @@ pub(crate) struct Usage {
     pub(crate) request_bytes: usize,
 }
 
-/// A connection or a waiting call of a tenant, until it is dropped.
+/// A connection or a waiting call of a tenant, counted until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    state: Arc<TenantState>,
-    kind: SlotKind,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum SlotKind {
-    Connection,
-    WaitingCall,
-}
+pub(crate) struct Slot(Arc<AtomicUsize>);
 
 /// The slot of a connection, once a caller of a tenant has called on it; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -180,8 +170,8 @@ impl TenantState {
             tenant: RwLock::new(Arc::new(tenant)),
             counts: Mutex::default(),
             calls: Mutex::default(),
-            connections: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
+            connections: Arc::default(),
+            waiting: Arc::default(),
             budget: Mutex::default(),
             next_count: Mutex::new(Some(tokio::time::Instant::now())),
         }
@@ -204,8 +194,19 @@ impl TenantState {
         }
     }
 
+    /// Returns `true` if it is time for a count, which is under way then.
+    pub(crate) fn begin_count(&self) -> bool {
+        let mut next = self.next_count.lock();
+        next.is_some_and(|at| at <= tokio::time::Instant::now()) && next.take().is_some()
+    }
+
+    /// Notes the end of a count, and the wait until the next one.
+    pub(crate) fn end_count(&self, wait: Duration) {
+        *self.next_count.lock() = Some(tokio::time::Instant::now() + wait);
+    }
+
     /// Uses a new count of what the namespaces of the tenant have.
-    fn use_count(&self, counted: Use, counted_at: Timestamp) {
+    pub(crate) fn use_count(&self, counted: Use, counted_at: Timestamp) {
         let mut counts = self.counts.lock();
         (counts.counted, counts.counted_at) = (counted, Some((counted_at, Instant::now())));
         (counts.since, counts.number) = (Use::default(), counts.number + 1);
@@ -225,18 +226,16 @@ impl TenantState {
     }
 
     /// Admits a lease call or a stream that may wait.
-    pub(crate) fn admit_waiting(self: &Arc<Self>) -> Result<Slot, Problem> {
-        self.take_slot(SlotKind::WaitingCall)
+    pub(crate) fn admit_waiting(&self) -> Result<Slot, Problem> {
+        self.take_slot(&self.waiting, TenantLimit::MaxWaitingCalls)
     }
 
-    fn take_slot(self: &Arc<Self>, kind: SlotKind) -> Result<Slot, Problem> {
-        let limit = kind.limit();
+    fn take_slot(&self, used: &Arc<AtomicUsize>, limit: TenantLimit) -> Result<Slot, Problem> {
         let most = self.tenant().limits[limit].map_or(usize::MAX, to_usize);
         let is_free = |used: usize| (used < most).then_some(used + 1);
-        let used = kind.used(self);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_free)
             .map_err(|_| self.problem(limit, Some(WAIT)))?;
-        Ok(Slot { state: Arc::clone(self), kind })
+        Ok(Slot(Arc::clone(used)))
     }
 
     /// Returns the tenant's part of the request memory, if it has one.
@@ -287,55 +286,37 @@ impl Counts {
 impl Use {
     /// Returns the difference, or nothing.
     fn minus(self, other: Self) -> Self {
-        Self {
-            namespaces: self.namespaces.saturating_sub(other.namespaces),
-            pending: self.pending.saturating_sub(other.pending),
-            pending_bytes: self.pending_bytes.saturating_sub(other.pending_bytes),
-            dead: self.dead.saturating_sub(other.dead),
-            schedules: self.schedules.saturating_sub(other.schedules),
-        }
+        self.with(other, u64::saturating_sub)
     }
 
     /// Returns the sum of two.
-    fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(self, other: Self, of: fn(u64, u64) -> u64) -> Self {
         Self {
-            namespaces: self.namespaces + other.namespaces,
-            pending: self.pending + other.pending,
-            pending_bytes: self.pending_bytes + other.pending_bytes,
-            dead: self.dead + other.dead,
-            schedules: self.schedules + other.schedules,
-        }
-    }
-}
-
-impl SlotKind {
-    const fn limit(self) -> TenantLimit {
-        match self {
-            Self::Connection => TenantLimit::MaxConnections,
-            Self::WaitingCall => TenantLimit::MaxWaitingCalls,
-        }
-    }
-
-    const fn used(self, state: &TenantState) -> &AtomicUsize {
-        match self {
-            Self::Connection => &state.connections,
-            Self::WaitingCall => &state.waiting,
+            namespaces: of(self.namespaces, other.namespaces),
+            pending: of(self.pending, other.pending),
+            pending_bytes: of(self.pending_bytes, other.pending_bytes),
+            dead: of(self.dead, other.dead),
+            schedules: of(self.schedules, other.schedules),
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.kind.used(&self.state).fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl ConnectionSlot {
     /// Counts the connection as one of a tenant.
-    pub(crate) fn admit(&self, state: &Arc<TenantState>) -> Result<(), Problem> {
+    pub(crate) fn admit(&self, state: &TenantState) -> Result<(), Problem> {
         let mut slot = self.0.slot.lock();
-        if slot.as_ref().is_none_or(|slot| !Arc::ptr_eq(&slot.state, state)) {
-            let taken = state.take_slot(SlotKind::Connection);
+        if slot.as_ref().is_none_or(|slot| !Arc::ptr_eq(&slot.0, &state.connections)) {
+            let taken = state.take_slot(&state.connections, TenantLimit::MaxConnections);
             *slot = Some(taken.inspect_err(|_| self.refuse())?);
         }
         Ok(())

@@ -128,10 +128,11 @@ text!(
 
 /// The addresses of `server.listen`, at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Vec<ListenAddress>", into = "Vec<ListenAddress>")]
+#[serde(transparent)]
 #[schemars(with = "Vec<ListenAddress>")]
 pub struct ListenAddresses(
     /// The addresses.
+    #[serde(deserialize_with = "at_least_one")]
     pub Vec<ListenAddress>,
 );
 
@@ -141,18 +142,12 @@ impl Default for ListenAddresses {
     }
 }
 
-impl TryFrom<Vec<ListenAddress>> for ListenAddresses {
-    type Error = &'static str;
-
-    fn try_from(addresses: Vec<ListenAddress>) -> Result<Self, Self::Error> {
-        if addresses.is_empty() { Err("no address") } else { Ok(Self(addresses)) }
-    }
-}
-
-impl From<ListenAddresses> for Vec<ListenAddress> {
-    fn from(addresses: ListenAddresses) -> Self {
-        addresses.0
-    }
+fn at_least_one<'de, D>(deserializer: D) -> Result<Vec<ListenAddress>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let addresses = Vec::deserialize(deserializer)?;
+    if addresses.is_empty() { Err(D::Error::custom("no address")) } else { Ok(addresses) }
 }
 
 text!(

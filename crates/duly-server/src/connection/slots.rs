@@ -10,7 +10,7 @@
 //!    and Unix sockets stand for many callers and have no such limit.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     net::IpAddr,
     sync::{
         Arc,
@@ -19,10 +19,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{Duration, Instant},
-};
+use tokio::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::WriteProgress;
 
@@ -43,24 +41,24 @@ struct Table {
     connections_max: usize,
     per_address_max: usize,
     next: u64,
-    /// By age.
-    strangers: BTreeMap<u64, Entry>,
-    /// Connections that have shown a key.
-    known: BTreeMap<u64, Entry>,
-    /// The connection after which the next search for an idle one begins.
-    searched: u64,
-    addresses: HashMap<IpAddr, AddressUse>,
+    entries: HashMap<u64, Entry>,
+    all: Places,
+    /// Those of each address that has a limit.
+    addresses: HashMap<IpAddr, Places>,
 }
 
+/// The places of all connections, or of those from one address.
 #[derive(Debug, Default)]
-struct AddressUse {
+struct Places {
+    /// By age.
     strangers: BTreeSet<u64>,
+    /// Connections that have shown a key.
     known: BTreeSet<u64>,
     /// The connection after which the next search for an idle one begins.
     searched: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Entry {
     address: Option<IpAddr>,
     since: Instant,
@@ -82,17 +80,15 @@ pub(crate) struct ConnectionSignals(Arc<SignalsInner>);
 
 #[derive(Debug, Default)]
 struct SignalsInner {
-    is_requested: AtomicBool,
+    requested: CancellationToken,
     stops_reading: AtomicBool,
     is_known: AtomicBool,
-    requested: Notify,
 }
 
 impl ConnectionSignals {
     /// Asks the connection to end.
     pub(crate) fn request(&self) {
-        self.0.is_requested.store(true, Ordering::Release);
-        self.0.requested.notify_one();
+        self.0.requested.cancel();
     }
 
     /// Asks the connection to end without reading any more.
@@ -116,16 +112,9 @@ impl ConnectionSignals {
         self.0.is_known.load(Ordering::Acquire)
     }
 
-    /// Returns `true` if the connection is to end.
-    fn is_requested(&self) -> bool {
-        self.0.is_requested.load(Ordering::Acquire)
-    }
-
-    /// Waits until the connection is to end. One task waits at a time.
+    /// Waits until the connection is to end.
     pub(crate) async fn requested(&self) {
-        while !self.is_requested() {
-            self.0.requested.notified().await;
-        }
+        self.0.requested.cancelled().await;
     }
 }
 
@@ -136,9 +125,8 @@ impl Slots {
             connections_max,
             per_address_max,
             next: 0,
-            strangers: BTreeMap::new(),
-            known: BTreeMap::new(),
-            searched: 0,
+            entries: HashMap::new(),
+            all: Places::default(),
             addresses: HashMap::new(),
         })))
     }
@@ -146,71 +134,67 @@ impl Slots {
     /// Takes a place for a connection of an address that has a limit; `None` if every connection is busy.
     pub(crate) fn take(&self, address: Option<IpAddr>, progress: &WriteProgress) -> Option<Slot> {
         let mut table = self.0.lock();
-        if let Some(address) = address
-            && let Some(used) = table.addresses.get(&address)
-            && used.strangers.len() + used.known.len() >= table.per_address_max
+        let Table { per_address_max, entries, addresses, .. } = &mut *table;
+        if let Some(used) = address.and_then(|it| addresses.get_mut(&it))
+            && used.len() >= *per_address_max
         {
-            let mut searched = used.searched;
-            let strangers = (used.strangers.len(), used.strangers.first().copied());
-            let victim = table.choose(strangers, table.per_address_max, || {
-                let later = used.known.range(searched.saturating_add(1)..);
-                let all = later.chain(used.known.range(..=searched)).copied();
-                table.find_idle(all, &mut searched)
-            });
-            if let Some(used) = table.addresses.get_mut(&address) {
-                used.searched = searched;
-            }
-            table.evict(victim?);
+            let victim = used.choose(entries, *per_address_max)?;
+            table.evict(victim);
         }
-        if table.strangers.len() + table.known.len() >= table.connections_max {
-            let mut searched = table.searched;
-            let oldest = table.strangers.first_key_value().map(|(number, _)| *number);
-            let strangers = (table.strangers.len(), oldest);
-            let victim = table.choose(strangers, table.connections_max, || {
-                let later = table.known.range(searched.saturating_add(1)..);
-                let all = later.chain(table.known.range(..=searched)).map(|(number, _)| *number);
-                table.find_idle(all, &mut searched)
-            });
-            table.searched = searched;
-            table.evict(victim?);
+        let Table { connections_max, entries, all, .. } = &mut *table;
+        if all.len() >= *connections_max {
+            let victim = all.choose(entries, *connections_max)?;
+            table.evict(victim);
         }
         let number = table.next;
         table.next += 1;
         let signals = ConnectionSignals::default();
         let (progress, since) = (progress.clone(), Instant::now());
         let entry = Entry { address, since, progress, signals: signals.clone() };
-        if let Some(address) = address {
-            let used = table.addresses.entry(address).or_default();
-            used.strangers.insert(number);
+        for places in table.places_of(address) {
+            places.strangers.insert(number);
         }
-        table.strangers.insert(number, entry);
+        table.entries.insert(number, entry);
         drop(table);
         Some(Slot { table: Arc::clone(&self.0), number, signals })
     }
 }
 
-impl Table {
-    /// Returns the connection that makes way: the oldest stranger if its time is over, or an idle connection, or any
-    /// stranger. `strangers` has the number of strangers and the oldest.
-    fn choose(
-        &self,
-        (strangers, oldest): (usize, Option<u64>),
-        places: usize,
-        idle: impl FnOnce() -> Option<u64>,
-    ) -> Option<u64> {
-        let are_many = strangers > STRANGERS_MIN.max(places / STRANGERS_PART);
-        let is_late = |number: &u64| {
-            self.strangers.get(number).is_some_and(|it| it.since.elapsed() >= STRANGER_TIME)
-        };
-        let late = oldest.filter(|number| are_many || is_late(number));
-        late.or_else(idle).or(oldest)
+impl Places {
+    fn len(&self) -> usize {
+        self.strangers.len() + self.known.len()
     }
 
-    /// Returns the first of these connections without a call under way. The search is short: it takes place while
-    /// many connections are made. `searched` becomes the last that was looked at.
-    fn find_idle(&self, numbers: impl Iterator<Item = u64>, searched: &mut u64) -> Option<u64> {
-        let is_idle = |number: &u64| self.known.get(number).is_some_and(|it| it.progress.is_idle());
-        numbers.take(SEARCHED_MAX).inspect(|number| *searched = *number).find(is_idle)
+    /// Returns the connection that makes way where there are `most` places: the oldest stranger if its time is over, or
+    /// an idle connection, or any stranger.
+    fn choose(&mut self, entries: &HashMap<u64, Entry>, most: usize) -> Option<u64> {
+        let oldest = self.strangers.first().copied();
+        let are_many = self.strangers.len() > STRANGERS_MIN.max(most / STRANGERS_PART);
+        let is_late = |number: &u64| {
+            entries.get(number).is_some_and(|it| it.since.elapsed() >= STRANGER_TIME)
+        };
+        let late = oldest.filter(|number| are_many || is_late(number));
+        late.or_else(|| self.find_idle(entries)).or(oldest)
+    }
+
+    /// Returns a connection without a call under way. The search is short: it takes place while many connections are
+    /// made. The next one goes on behind the last connection that was looked at.
+    fn find_idle(&mut self, entries: &HashMap<u64, Entry>) -> Option<u64> {
+        let is_idle = |number: &u64| entries.get(number).is_some_and(|it| it.progress.is_idle());
+        let later = self.known.range(self.searched.saturating_add(1)..);
+        let all = later.chain(self.known.range(..=self.searched)).copied();
+        let mut searched = self.searched;
+        let found = all.take(SEARCHED_MAX).inspect(|number| searched = *number).find(is_idle);
+        self.searched = searched;
+        found
+    }
+}
+
+impl Table {
+    /// Returns the places that count a connection: all, and those of its address if that has a limit.
+    fn places_of(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut Places> {
+        let own = address.map(|address| self.addresses.entry(address).or_default());
+        std::iter::once(&mut self.all).chain(own)
     }
 
     /// Ends a connection; its place is free.
@@ -221,15 +205,15 @@ impl Table {
     }
 
     fn remove(&mut self, number: u64) -> Option<Entry> {
-        let entry = self.strangers.remove(&number).or_else(|| self.known.remove(&number))?;
+        let entry = self.entries.remove(&number)?;
+        for places in self.places_of(entry.address) {
+            places.strangers.remove(&number);
+            places.known.remove(&number);
+        }
         if let Some(address) = entry.address
-            && let Some(used) = self.addresses.get_mut(&address)
+            && self.addresses.get(&address).is_some_and(|used| used.len() == 0)
         {
-            used.strangers.remove(&number);
-            used.known.remove(&number);
-            if used.strangers.is_empty() && used.known.is_empty() {
-                self.addresses.remove(&address);
-            }
+            self.addresses.remove(&address);
         }
         Some(entry)
     }
@@ -245,12 +229,14 @@ impl Slot {
     pub(crate) fn note_known(&self) {
         self.signals.note_known();
         let mut table = self.table.lock();
-        let Some(entry) = table.strangers.remove(&self.number) else { return };
-        if let Some(used) = entry.address.and_then(|it| table.addresses.get_mut(&it)) {
-            used.strangers.remove(&self.number);
-            used.known.insert(self.number);
+        let Some(address) = table.entries.get(&self.number).map(|entry| entry.address) else {
+            return;
+        };
+        for places in table.places_of(address) {
+            if places.strangers.remove(&self.number) {
+                places.known.insert(self.number);
+            }
         }
-        table.known.insert(self.number, entry);
     }
 }
 
@@ -278,7 +264,7 @@ mod tests {
     }
 
     fn ended<const N: usize>(taken: [&(Slot, WriteProgress); N]) -> [bool; N] {
-        taken.map(|(slot, _)| slot.signals().is_requested())
+        taken.map(|(slot, _)| slot.signals().0.requested.is_cancelled())
     }
 
     #[tokio::test(start_paused = true)]
@@ -332,7 +318,8 @@ mod tests {
             let taken: Vec<_> = (0..160).map(|_| take(&slots, from).expect("free")).collect();
             taken.iter().for_each(|(slot, _)| slot.note_known());
             let _new: Vec<_> = (0..500).map(|_| take(&slots, from).expect("a place")).collect();
-            let lost = taken.iter().filter(|(slot, _)| slot.signals().is_requested()).count();
+            let lost =
+                taken.iter().filter(|(slot, _)| slot.signals().0.requested.is_cancelled()).count();
             assert_eq!(lost, STRANGERS_MIN + 1, "{from:?}");
         }
     }

@@ -141,7 +141,7 @@ pub(crate) struct OpenStream {
 impl OpenStream {
     /// Exempts a probe from the budgets, unless there are too many of them.
     fn exempt(&mut self) -> bool {
-        let probes = &self.connection.streams().probes;
+        let probes = &self.connection.streams.probes;
         self.is_exempt = true;
         probes.fetch_add(1, Ordering::Relaxed) < PROBES_MAX
     }
@@ -149,7 +149,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let streams = self.connection.streams();
+        let streams = &self.connection.streams;
         if self.is_exempt {
             streams.probes.fetch_sub(1, Ordering::Relaxed);
         }
@@ -206,7 +206,7 @@ impl Connection {
         request: &Request<B>,
         app: Option<&App>,
     ) -> Result<(OpenStream, Reservation), Refused> {
-        let streams = self.streams();
+        let streams = &self.streams;
         let head_bytes = head_bytes(request);
         let open = streams.open.fetch_add(1, Ordering::Relaxed) + 1;
         let mut stream = OpenStream {
@@ -215,7 +215,7 @@ impl Connection {
             is_exempt: false,
         };
         if open > DROPPING_MAX {
-            self.end();
+            self.signals.request_at_once();
             return Err(self.refuse(Refused::OverBudget, app));
         }
         let mut admitted = |budget: &Budget| {
@@ -280,13 +280,13 @@ impl Connection {
         if let Some(app) = app {
             app.routes().record(UNMATCHED, refused.status(), Duration::ZERO);
         }
-        let streams = self.streams();
+        let streams = &self.streams;
         if matches!(refused, Refused::WithoutKey)
             && !streams.is_proxy
             && streams.refused.fetch_add(1, Ordering::Relaxed) >= REFUSED_MAX
         {
             tracing::debug!("connection closed: it has too many streams without a valid key");
-            self.end();
+            self.signals.request_at_once();
         }
         if matches!(refused, Refused::OverBudget)
             && !streams.is_proxy
@@ -294,7 +294,7 @@ impl Connection {
         {
             tracing::debug!("connection closed: too many of its calls found no memory");
             match streams.open.load(Ordering::Relaxed) {
-                0 => self.end(),
+                0 => self.signals.request_at_once(),
                 // Its calls under way get their responses.
                 _ => self.tenant_slot.refuse(),
             }

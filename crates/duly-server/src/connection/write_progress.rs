@@ -62,28 +62,20 @@ struct ProgressState {
     pending_writes: usize,
     /// The deadline, if anything waits for the caller.
     deadline: Instant,
-    watch_state: WatchState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WatchState {
-    /// The watching task waits for a notification.
-    Notification,
-    /// The watching task waits for the deadline.
-    Deadline,
+    /// `true`: the watching task waits for the deadline; otherwise for a notification.
+    watches_deadline: bool,
 }
 
 impl WriteProgress {
     /// Creates the progress of a connection; `write_timeout` is its write timeout.
     pub(crate) fn new(write_timeout: Duration) -> Self {
         let now = Instant::now();
-        let watch_state = WatchState::Deadline;
         let state = ProgressState {
             calls: 0,
             idle_since: now,
             pending_writes: 0,
             deadline: now,
-            watch_state,
+            watches_deadline: true,
         };
         let state = Mutex::new(state);
         Self(Arc::new(Inner { write_timeout, state, write_began: Notify::new() }))
@@ -94,12 +86,8 @@ impl WriteProgress {
         loop {
             let deadline = {
                 let mut state = self.0.state.lock();
-                state.watch_state = if state.pending_writes == 0 {
-                    WatchState::Notification
-                } else {
-                    WatchState::Deadline
-                };
-                (state.pending_writes > 0).then_some(state.deadline)
+                state.watches_deadline = state.pending_writes > 0;
+                state.watches_deadline.then_some(state.deadline)
             };
             match deadline {
                 None => self.0.write_began.notified().await,
@@ -148,8 +136,7 @@ impl WriteProgress {
         let mut state = self.0.state.lock();
         if state.pending_writes == 0 {
             state.deadline = Instant::now() + self.0.write_timeout;
-            if state.watch_state == WatchState::Notification {
-                state.watch_state = WatchState::Deadline;
+            if !std::mem::replace(&mut state.watches_deadline, true) {
                 self.0.write_began.notify_one();
             }
         }

@@ -23,7 +23,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep, sleep},
+    time::{Sleep, sleep},
 };
 
 use crate::connection::{ConnectionSignals, FrameMeter};
@@ -80,14 +80,8 @@ impl<I> TimeoutStream<I> {
             self.stalled = None;
             return polled;
         }
-        let timeout = self.write_timeout;
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
+        stalled.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -175,7 +169,10 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<I> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::Instant,
+    };
 
     use super::*;
 

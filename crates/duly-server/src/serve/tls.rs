@@ -119,11 +119,11 @@ impl TlsOptions {
     }
 
     /// Returns the settings of connections with these files.
-    fn configs(&self, files: &TlsFiles) -> TlsConfigs {
-        let all = self.config(files, self.requires_certificate);
-        let mut probes = self.config(files, false);
+    fn configs(&self, files: TlsFiles) -> TlsConfigs {
+        let all = self.config(&files, self.requires_certificate);
+        let mut probes = self.config(&files, false);
         probes.alpn_protocols = vec![HTTP1.to_vec()];
-        TlsConfigs { all: Arc::new(all), probes: Arc::new(probes) }
+        TlsConfigs { files, all: Arc::new(all), probes: Arc::new(probes) }
     }
 
     fn config(&self, files: &TlsFiles, requires_certificate: bool) -> ServerConfig {
@@ -162,6 +162,8 @@ impl TlsOptions {
 /// The settings of connections.
 #[derive(Debug)]
 struct TlsConfigs {
+    /// The files in use.
+    files: TlsFiles,
     all: Arc<ServerConfig>,
     /// Of connections that serve probes alone, over HTTP/1.1.
     probes: Arc<ServerConfig>,
@@ -193,8 +195,6 @@ pub(crate) struct Tls {
     configs: Arc<RwLock<TlsConfigs>>,
     /// `true`: connections serve probes alone.
     is_for_probes: bool,
-    /// The files in use.
-    files: Arc<RwLock<TlsFiles>>,
     options: TlsOptions,
 }
 
@@ -206,9 +206,8 @@ impl Tls {
     pub(crate) fn new(options: TlsOptions) -> Result<Self, TlsFileError> {
         let files = options.read()?;
         report_expiry(&files.own);
-        let configs = Arc::new(RwLock::new(options.configs(&files)));
-        let files = Arc::new(RwLock::new(files));
-        Ok(Self { configs, is_for_probes: false, files, options })
+        let configs = Arc::new(RwLock::new(options.configs(files)));
+        Ok(Self { configs, is_for_probes: false, options })
     }
 
     /// Offers HTTP/1.1 alone, and asks for no certificate, for connections that serve probes alone.
@@ -243,12 +242,13 @@ impl Tls {
             match read {
                 Ok(read) => {
                     last_error = None;
-                    let mut present = self.files.write();
-                    let is_new = read.own.cert != present.own.cert;
-                    if is_new || read.authorities != present.authorities {
+                    let is_new = {
+                        let present = &self.configs.read().files;
+                        read.own.cert != present.own.cert || read.authorities != present.authorities
+                    };
+                    if is_new {
                         report_expiry(&read.own);
-                        *self.configs.write() = self.options.configs(&read);
-                        *present = read;
+                        *self.configs.write() = self.options.configs(read);
                         tracing::info!("TLS certificate reloaded");
                     }
                 }

@@ -16,7 +16,7 @@ use crate::{
     problem::{Problem, refusal_texts::OperationKind},
     similar_name::most_similar,
     telemetry,
-    tenants::{Admission, NamespaceAdmission, adds_nothing},
+    tenants::{Admission, NamespaceAdmission, adds_nothing, makes_timer},
 };
 
 /// Timers that are looked up at the same time.
@@ -176,8 +176,7 @@ impl Admitted {
 
     /// Returns `true` if a command creates its namespace where there is none.
     pub(super) fn creates(&self, command: &Command) -> bool {
-        self.implicit_namespaces == ImplicitNamespaces::Create
-            && matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
+        self.implicit_namespaces == ImplicitNamespaces::Create && makes_timer(command)
     }
 
     pub(super) async fn create_implicitly(&self, name: NamespaceName) -> Result<(), Problem> {

@@ -16,10 +16,7 @@ use super::{
     Admitted, App,
     lists::{first_page, page_limit},
 };
-use crate::{
-    problem::Problem,
-    tenants::{TenantState, count::count_tenant},
-};
+use crate::{counting::count_tenant, problem::Problem, tenants::TenantState};
 
 /// Time to count what a new tenant has, before the response.
 const COUNT_WITHIN: Duration = Duration::from_secs(2);

@@ -64,11 +64,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// An open store.
 #[derive(Debug)]
-pub(super) enum OpenedStore {
-    /// The embedded store: a directory of this machine that only this process uses.
-    Embedded(Arc<EmbeddedStore>),
-    /// The store on servers that several nodes share.
-    Shared(Arc<RedisStore>, StoreUrl),
+pub(super) struct OpenedStore {
+    /// The store as every part except the start and the stop uses it.
+    pub(super) store: Arc<dyn Store>,
+    /// The location of the data.
+    pub(super) location: String,
+    /// The same store if it is embedded, in a directory of this machine that only this process uses; `None`: it is on
+    /// servers that several nodes share.
+    embedded: Option<Arc<EmbeddedStore>>,
 }
 
 /// Returns the progress text before anything was read.
@@ -89,77 +92,49 @@ pub(super) async fn open(
 ) -> Result<OpenedStore, StartError> {
     let Some(url) = &config.store.url else {
         let store = open_embedded(config, clock, progress.clone(), opener).await?;
-        return Ok(OpenedStore::Embedded(store));
+        let location = store.health().location;
+        return Ok(OpenedStore { embedded: Some(Arc::clone(&store)), store, location });
     };
     for sentence in config.unused() {
         tracing::warn!("{sentence}");
     }
     let store = open_shared(config, url, progress).await?;
-    Ok(OpenedStore::Shared(store, url.clone()))
+    let location = match store.shards() {
+        1 => format!("{url} (1 shard)"),
+        shards => format!("{url} ({shards} shards)"),
+    };
+    Ok(OpenedStore { store, location, embedded: None })
 }
 
 impl OpenedStore {
-    /// Returns the store as every part except the start and the stop uses it.
-    pub(super) fn as_store(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
-            Self::Shared(store, _) => Arc::clone(store) as Arc<dyn Store>,
-        }
-    }
-
-    /// Returns the location of the data.
-    pub(super) fn location(&self) -> String {
-        match self {
-            Self::Embedded(store) => store.health().location,
-            Self::Shared(store, url) => match store.shards() {
-                1 => format!("{url} (1 shard)"),
-                shards => format!("{url} ({shards} shards)"),
-            },
-        }
-    }
-
     /// Returns the state of the end of the journal.
     pub(super) fn tail(&self) -> Tail {
-        match self {
-            Self::Embedded(store) => store.report().tail,
-            Self::Shared(..) => Tail::Closed,
-        }
+        self.embedded.as_ref().map_or(Tail::Closed, |store| store.report().tail)
     }
 
     /// Returns the part that makes backups.
     pub(super) fn backups(&self, config: &Config) -> Backups {
-        let make: Option<Arc<MakeBackup>> = match self {
-            Self::Embedded(store) => {
-                let store = Arc::clone(store);
-                Some(Arc::new(move |path: &Path| store.backup(path, &mut |_| {})))
-            }
-            Self::Shared(..) => None,
-        };
+        let make = self.embedded.clone().map(|store| {
+            Arc::new(move |path: &Path| store.backup(path, &mut |_| {})) as Arc<MakeBackup>
+        });
         let dir = config.store.backup_dir.as_deref().map(Path::to_owned);
         Backups::new(dir, options::backup_limits(config), make)
     }
 
-    /// Waits until the store has ended for good and returns the reason. A shared store does not end.
-    pub(super) async fn ended(&self) -> String {
-        match self {
-            Self::Embedded(store) => store.ended().await,
-            Self::Shared(..) => std::future::pending().await,
+    /// Waits until the store has ended for good. A shared store does not end.
+    pub(super) async fn ended(&self) {
+        match &self.embedded {
+            Some(store) => drop(store.ended().await),
+            None => std::future::pending().await,
         }
     }
 
     /// Closes the store. A shared store continues for other nodes; its connections end with the process.
     pub(super) async fn close(self) -> Result<(), StartError> {
-        match self {
-            Self::Embedded(store) => {
-                let closes = Arc::clone(&store);
-                task::spawn_blocking(move || closes.close()).await?;
-                store.terminal_error().map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
-            }
-            Self::Shared(store, _) => {
-                drop(store);
-                Ok(())
-            }
-        }
+        let Some(store) = self.embedded else { return Ok(()) };
+        let closes = Arc::clone(&store);
+        task::spawn_blocking(move || closes.close()).await?;
+        store.terminal_error().map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use duly_core::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     EnvFilter,
     filter::LevelFilter,
@@ -88,13 +88,9 @@ impl<F> Lines<F> {
     fn new(format: F, kind: Format, is_for_journal: bool) -> Self {
         Self { format, kind, is_for_journal, limit: LineLimit::default() }
     }
-
-    /// Returns the line that tells of those that were not written.
-    fn suppressed(&self, number: u64, event: &Metadata<'_>) -> String {
-        suppressed(self.kind, number, *event.level(), event.target())
-    }
 }
 
+/// Returns the line that tells of those that were not written.
 fn suppressed(kind: Format, number: u64, level: Level, target: &str) -> String {
     let time = Timestamp::saturating_from_unix_ms(unix_ms());
     let text = "similar lines were not written: too many in a short time";
@@ -130,12 +126,11 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let Some(suppressed) = self.limit.admit(event.metadata(), Instant::now()) else {
-            return Ok(());
-        };
-        let suppressed = match suppressed {
-            0 => String::new(),
-            number => self.suppressed(number, event.metadata()),
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        let suppressed = match self.limit.admit(event.metadata(), Instant::now()) {
+            None => return Ok(()),
+            Some(0) => String::new(),
+            Some(number) => suppressed(self.kind, number, level, target),
         };
         if !self.is_for_journal {
             writer.write_str(&suppressed)?;
@@ -143,7 +138,7 @@ where
         }
         let mut text = suppressed;
         self.format.format_event(context, Writer::new(&mut text), event)?;
-        writer.write_str(&with_priority(*event.metadata().level(), &text))
+        writer.write_str(&with_priority(level, &text))
     }
 }
 

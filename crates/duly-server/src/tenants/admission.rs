@@ -72,10 +72,8 @@ impl TenantState {
         let commands = commands.iter().map(|command| {
             let added = added_by(command);
             let sum = counts.sum();
-            let is_new =
-                matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. });
             let full = [
-                (MaxDead, is_new && sum.dead >= most(MaxDead)),
+                (MaxDead, makes_timer(command) && sum.dead >= most(MaxDead)),
                 (MaxPending, added.pending > 0 && sum.pending >= most(MaxPending)),
                 (
                     MaxPendingBytes,
@@ -130,11 +128,8 @@ impl TenantState {
 impl Admission {
     /// Returns the positions of refused commands that may repeat an earlier one.
     pub(crate) fn refused(&self, commands: &[Command]) -> Vec<usize> {
-        let is_new = |at: &usize| {
-            matches!(commands[*at].operation, Operation::Schedule { .. } | Operation::Import { .. })
-        };
         let refused = (0..self.commands.len()).filter(|at| self.commands[*at].is_err());
-        refused.filter(is_new).collect()
+        refused.filter(|at| makes_timer(&commands[*at])).collect()
     }
 
     /// Lets a command in after all.
@@ -166,10 +161,11 @@ impl Admission {
             Ok(added) => {
                 let outcome = outcomes.next()?;
                 let is_added = match &outcome {
-                    Outcome::Created(_) | Outcome::Failed(Error::InDoubt { .. }) => Use::default(),
+                    Outcome::Created(_)
+                    | Outcome::Changed(_)
+                    | Outcome::Failed(Error::InDoubt { .. }) => Use::default(),
                     // The new payload is there; the number of timers is the same.
                     Outcome::Replaced(_) => Use { pending_bytes: 0, schedules: 0, ..added },
-                    Outcome::Changed(_) => Use::default(),
                     _ => added,
                 };
                 unused = unused.plus(is_added);
@@ -187,6 +183,11 @@ impl Admission {
         }
         self.state.give_back(self.count, unused);
     }
+}
+
+/// Returns `true` if a command makes a timer.
+pub(crate) const fn makes_timer(command: &Command) -> bool {
+    matches!(command.operation, Operation::Schedule { .. } | Operation::Import { .. })
 }
 
 /// Returns `true` if a command adds nothing where there is this timer: it repeats an earlier one, or keeps the timer.
