@@ -8,34 +8,34 @@
 //!
 //! Handlers read a body of [`duly_api`], call a function of the module `service`, and write the response. They decide
 //! nothing. Start reading at [`router`], then the module `timers`.
+//!
+//! Opening the store reads a checkpoint and the journal behind it, which takes seconds with very many pending timers.
+//! An operator must not mistake that for a hang, and a caller must not wait without information. So before the store
+//! is open, [`startup_router`] responds:
+//!
+//! 1. `/healthz` reports that the process is alive.
+//! 2. `/readyz` reports the progress, which `start` sends.
+//! 3. `/metrics` and `/openapi.json` respond as usual; the gauges of the store are missing.
+//! 4. Every other call is told to retry.
 
-mod audit;
-mod backup;
+mod access;
 pub(crate) mod batch;
 pub(crate) mod body;
-mod bulk;
+mod cluster;
 mod cors;
 mod dead_letters;
 mod edge;
-mod forget;
-pub(crate) mod health;
-mod keys;
 mod lines;
 pub(crate) mod namespaces;
 mod openapi;
-mod path;
 pub(crate) mod pull;
-mod query;
 mod response;
-mod startup;
-mod tenants;
-pub(crate) mod text;
+mod target;
 pub(crate) mod timers;
 mod unread;
 
 pub use openapi::openapi_json;
 pub use response::PROBLEM_JSON;
-pub(crate) use startup::{admin_router as startup_admin_router, router as startup_router};
 
 pub use crate::{
     guard::Guard,
@@ -43,20 +43,30 @@ pub use crate::{
     service::{App, BackupLimits, Backups, ImplicitNamespaces, Limits, MakeBackup, Parts},
 };
 
-use axum::{Router, middleware, routing};
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing,
+};
 use duly_core::Code;
 use http::Uri;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::operations::{HEALTHZ, METRICS, PROBES, READYZ};
+use self::{cors::Cors, response::HandlerResult};
+use crate::{
+    operations::{HEALTHZ, METRICS, PROBES, READYZ},
+    service::{StartupProgress, StartupState},
+};
 
 /// Returns the router of `server.admin_listen`.
 pub(crate) fn admin_router(app: App) -> Router {
     Router::new()
-        .route(HEALTHZ, routing::get(health::healthz))
-        .route(READYZ, routing::get(health::readyz))
-        .route(METRICS, routing::get(health::metrics))
+        .route(HEALTHZ, routing::get(cluster::healthz))
+        .route(READYZ, routing::get(cluster::readyz))
+        .route(METRICS, routing::get(cluster::metrics))
         .fallback(elsewhere)
         .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
         .with_state(app)
@@ -78,10 +88,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(timers::get_timer, timers::reschedule_timer, timers::cancel_timer))
         .routes(routes!(timers::fire_timer))
         .routes(routes!(batch::batch))
-        .routes(routes!(bulk::cancel_by_filter))
+        .routes(routes!(timers::cancel_by_filter))
         .routes(routes!(pull::lease))
         .routes(routes!(pull::settle))
-        .routes(routes!(forget::forget_timer))
+        .routes(routes!(timers::forget_timer))
         .routes(routes!(dead_letters::redrive))
         .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::dead_letter_overdue))
@@ -97,21 +107,21 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(namespaces::pause_namespace))
         .routes(routes!(namespaces::resume_namespace))
         .routes(routes!(namespaces::repair_namespace))
-        .routes(routes!(namespaces::counts::namespace_stats))
-        .routes(routes!(namespaces::counts::namespace_forecast))
-        .routes(routes!(health::cluster))
-        .routes(routes!(backup::backup))
-        .routes(routes!(backup::repair))
-        .routes(routes!(keys::create_key, keys::list_keys))
-        .routes(routes!(keys::get_key, keys::patch_key, keys::delete_key))
-        .routes(routes!(keys::rotate_key))
-        .routes(routes!(tenants::list_tenants))
-        .routes(routes!(tenants::get_tenant, tenants::put_tenant, tenants::delete_tenant))
-        .routes(routes!(keys::whoami))
-        .routes(routes!(audit::list_audit))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
+        .routes(routes!(namespaces::namespace_stats))
+        .routes(routes!(namespaces::namespace_forecast))
+        .routes(routes!(cluster::cluster))
+        .routes(routes!(cluster::backup))
+        .routes(routes!(cluster::repair))
+        .routes(routes!(access::create_key, access::list_keys))
+        .routes(routes!(access::get_key, access::patch_key, access::delete_key))
+        .routes(routes!(access::rotate_key))
+        .routes(routes!(access::list_tenants))
+        .routes(routes!(access::get_tenant, access::put_tenant, access::delete_tenant))
+        .routes(routes!(access::whoami))
+        .routes(routes!(access::list_audit))
+        .routes(routes!(cluster::healthz))
+        .routes(routes!(cluster::readyz))
+        .routes(routes!(cluster::metrics))
         .routes(routes!(openapi::openapi))
 }
 
@@ -130,4 +140,62 @@ async fn unknown_path(uri: Uri) -> Problem {
         duly_core::invalid::shorten(uri.path())
     );
     Problem::new(Code::NotFound, detail)
+}
+
+/// Returns the router of `server.admin_listen` while the store opens.
+pub(crate) fn startup_admin_router(startup: StartupState) -> Router {
+    probes()
+        .fallback(elsewhere)
+        .layer(middleware::from_fn_with_state(startup.clone(), guarded))
+        .with_state(startup)
+}
+
+/// Returns the router of the service while the store opens.
+pub(crate) fn startup_router(startup: StartupState) -> Router {
+    probes()
+        .route("/openapi.json", routing::get(openapi::openapi))
+        .fallback(not_yet)
+        .method_not_allowed_fallback(not_yet)
+        .layer(middleware::from_fn_with_state(startup.clone(), guarded))
+        .with_state(startup)
+}
+
+fn probes() -> Router<StartupState> {
+    Router::new()
+        .route(HEALTHZ, routing::get(cluster::alive))
+        .route(READYZ, routing::get(readyz))
+        .route(METRICS, routing::get(scrape))
+}
+
+async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
+    let cors = Cors::of(&startup.guard, request.headers());
+    let checked = startup.guard.check_request(&request);
+    let (request, unread) = unread::watch(request);
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => {
+            drop(request);
+            problem.into_response()
+        }
+    };
+    cors.write_to(&mut response);
+    unread.settle(&mut response).await;
+    response
+}
+
+async fn readyz(State(startup): State<StartupState>) -> HandlerResult {
+    let StartupProgress { sentence, progress } = startup.progress.borrow().clone();
+    let reasons = if startup.is_guarded { Vec::new() } else { vec![sentence] };
+    cluster::not_ready("recovering", reasons, progress)
+}
+
+async fn scrape(State(startup): State<StartupState>) -> Response {
+    if startup.is_guarded {
+        return startup.not_yet().into_response();
+    }
+    cluster::metrics_text(startup.metrics.render(None, false))
+}
+
+async fn not_yet(State(startup): State<StartupState>) -> Problem {
+    startup.not_yet()
 }

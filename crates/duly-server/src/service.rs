@@ -11,23 +11,21 @@ mod audit;
 mod backups;
 pub(crate) mod blocking;
 mod bulk;
-pub(crate) mod counts;
-pub(crate) mod cursor;
-mod dead_letters;
 mod forget;
 pub(crate) mod health;
 pub(crate) mod items;
 mod keys;
 pub(crate) mod lists;
-mod namespaces;
+pub(crate) mod namespaces;
 pub(crate) mod pull;
 pub(crate) mod reading;
 mod receivers;
-mod startup;
 mod tenants;
 
-pub(crate) use self::admitted::{Admitted, no_response};
-pub(crate) use self::startup::{StartupProgress, StartupState};
+pub(crate) use self::{
+    admitted::{Admitted, no_response},
+    app::{StartupProgress, StartupState},
+};
 pub use self::{
     app::{App, ImplicitNamespaces, Limits, Parts},
     backups::{BackupLimits, Backups, MakeBackup},

@@ -11,7 +11,10 @@ use super::{
     outbound::{change_response, read_response, read_response_within},
     read,
 };
-use crate::{messages, service::Admitted, service::counts::forecast_request};
+use crate::{
+    messages,
+    service::{Admitted, namespaces::forecast_request},
+};
 
 /// Path of the settings in a request.
 const SETTINGS: &str = "settings";

@@ -26,8 +26,7 @@ use crate::{
     memory::budget::{self, Budget, Reservation},
     service::{
         Admitted,
-        cursor::{Cursor, FilterHash},
-        lists::shown,
+        lists::{Cursor, FilterHash, shown},
         reading::ReadResult,
     },
 };

@@ -30,9 +30,8 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        cursor::apply_cursor,
         items::{OPERATION_BYTES, command, sort_items, too_many},
-        lists::{list_view, page_limit},
+        lists::{apply_cursor, list_view, page_limit},
         reading::ReadResult,
     },
 };

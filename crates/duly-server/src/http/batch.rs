@@ -4,10 +4,7 @@
 //! This module handles one JSON document; [`super::lines`] handles a stream of lines. The two calls differ
 //! in their [`Items`].
 
-use axum::{
-    extract::{FromRequest, Request},
-    response::Response,
-};
+use axum::extract::{FromRequest, Request};
 use duly_core::{Invalid, NamespaceName};
 use duly_store::Outcome;
 
@@ -15,9 +12,8 @@ use super::{
     Problem,
     body::{self, JSON, JsonBody, NDJSON},
     lines,
-    path::NamespacePath,
-    query::Query,
-    response,
+    response::{self, HandlerResult},
+    target::{CallOn, Query},
 };
 use crate::{
     memory::budget::Reservation,
@@ -58,12 +54,8 @@ use duly_api::{
         ))
     )
 )]
-pub(crate) async fn batch(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    request: Request,
-) -> Result<Response, Problem> {
-    respond(admitted, namespace, request, Items::Operations).await
+pub(crate) async fn batch(call: CallOn<NamespaceName>, request: Request) -> HandlerResult {
+    respond(call, request, Items::Operations).await
 }
 
 /// Take timers of another server.
@@ -91,21 +83,13 @@ pub(crate) async fn batch(
         ))
     )
 )]
-pub(crate) async fn import_timers(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    request: Request,
-) -> Result<Response, Problem> {
-    respond(admitted, namespace, request, Items::Timers).await
+pub(crate) async fn import_timers(call: CallOn<NamespaceName>, request: Request) -> HandlerResult {
+    respond(call, request, Items::Timers).await
 }
 
 /// Responds to a call of many items.
-pub(super) async fn respond(
-    admitted: Admitted,
-    namespace: NamespaceName,
-    request: Request,
-    items: Items,
-) -> Result<Response, Problem> {
+async fn respond(call: CallOn<NamespaceName>, request: Request, items: Items) -> HandlerResult {
+    let CallOn { admitted, target: namespace } = call;
     let kind = body::check_content_type(request.headers(), &[JSON, NDJSON])?;
     let query = Query::read(request.uri(), &["results"])?;
     let results = Results::parse(query.get("results"))?;
@@ -173,7 +157,7 @@ fn write(results: impl Iterator<Item = ItemResult>) -> Result<Vec<u8>, Problem> 
         if i > 0 {
             text.push(b',');
         }
-        response::append_json(&mut text, &result)?;
+        response::write_json(&mut text, &result)?;
     }
     text.extend_from_slice(b"]}\n");
     Ok(text)

@@ -16,7 +16,7 @@ use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::{Problem, path};
+use super::{Problem, target};
 use crate::{memory::budget::Reservation, service::blocking::run_blocking};
 use duly_api::json;
 
@@ -92,7 +92,20 @@ pub(crate) struct NoBody;
 
 /// A JSON body, if there is one.
 #[derive(Debug)]
-pub(crate) struct MaybeBody(pub(super) Option<JsonBody>);
+pub(crate) struct MaybeBody(Option<JsonBody>);
+
+impl MaybeBody {
+    /// Parses the body; without one, returns the default.
+    pub(super) async fn parse_or_default<T>(self) -> Result<T, Problem>
+    where
+        T: Default + DeserializeOwned + Send + 'static,
+    {
+        match self.0 {
+            Some(body) => body.parse().await,
+            None => Ok(T::default()),
+        }
+    }
+}
 
 impl<S: Sync> FromRequest<S> for MaybeBody {
     type Rejection = Problem;
@@ -138,7 +151,7 @@ impl<S: Sync> FromRequest<S> for NoBody {
 
 async fn read(request: Request) -> Result<JsonBody, Problem> {
     let (parts, body) = request.into_parts();
-    let admitted = path::admitted(&parts)?;
+    let admitted = target::admitted(&parts)?;
     let bytes_max = admitted.limits.body_bytes_max;
     let declared = body.size_hint().exact();
     if declared.is_some_and(|bytes| bytes > bytes_max as u64) {

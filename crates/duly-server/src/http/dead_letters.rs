@@ -9,13 +9,13 @@ use duly_api::{
     DeadLetterOverdueRequest, DeadLetterOverdueResponse, PurgeRequest, PurgeResponse,
     RedriveRequest, RedriveResponse, json,
 };
+use duly_core::NamespaceName;
 
 use super::{
     body::JsonBody,
-    path::NamespacePath,
     response::{self, HandlerResult},
+    target::CallOn,
 };
-use crate::service::Admitted;
 
 /// Send dead letters again, at most 10000 a call.
 ///
@@ -28,14 +28,10 @@ use crate::service::Admitted;
     request_body(content = RedriveRequest, content_type = "application/json"),
     responses((status = 200, description = "How many were sent again.", body = RedriveResponse))
 )]
-pub(crate) async fn redrive(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
-    let (selection, spacing) =
-        body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?)).await?;
-    response::ok(&admitted.redrive(namespace, selection, spacing).await?)
+pub(crate) async fn redrive(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+    let checked = body.read(|text| Ok(json::parse_body::<RedriveRequest>(text)?.check()?));
+    let (selection, spacing) = checked.await?;
+    response::ok(&call.admitted.redrive(call.target, selection, spacing).await?)
 }
 
 /// Drop dead letters for good, at most 10000 a call.
@@ -46,13 +42,9 @@ pub(crate) async fn redrive(
     request_body(content = PurgeRequest, content_type = "application/json"),
     responses((status = 200, description = "How many were dropped.", body = PurgeResponse))
 )]
-pub(crate) async fn purge(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn purge(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
     let selection = body.read(|text| Ok(json::parse_body::<PurgeRequest>(text)?.check()?)).await?;
-    response::ok(&admitted.purge(namespace, selection).await?)
+    response::ok(&call.admitted.purge(call.target, selection).await?)
 }
 
 /// Dead-letter overdue timers: due and retrying timers become dead letters with the reason `overdue`.
@@ -67,9 +59,8 @@ pub(crate) async fn purge(
     responses((status = 200, description = "How many were given up.", body = DeadLetterOverdueResponse))
 )]
 pub(crate) async fn dead_letter_overdue(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
+    call: CallOn<NamespaceName>,
     body: JsonBody,
 ) -> HandlerResult {
-    response::ok(&admitted.dead_letter_overdue(namespace, body.parse().await?).await?)
+    response::ok(&call.admitted.dead_letter_overdue(call.target, body.parse().await?).await?)
 }

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::{Instant, timeout};
 
-use super::{Problem, cors::Cors, openapi::takes_query, query::Query, unread};
+use super::{Problem, cors::Cors, openapi::takes_query, target::Query, unread};
 use crate::{
     admission::{Arrival, Decision, admit},
     connection::Connection,

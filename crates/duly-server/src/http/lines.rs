@@ -32,7 +32,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::splitter::{InputLine, Splitter};
-use super::{Problem, body::NDJSON};
+use super::{Problem, body::NDJSON, response::write_json};
 use crate::{
     audit::StreamStep,
     memory::budget::{self, Reservation},
@@ -91,10 +91,8 @@ pub(super) fn ndjson(body: Body) -> Response {
 /// meaning between its tokens and cannot be inside them.
 fn write_line(text: &mut Vec<u8>, line: &impl Serialize) {
     let begin = text.len();
-    if let Err(error) = serde_json::to_writer(&mut *text, line) {
-        // Duly's own values are always valid JSON, and a write to memory does not fail.
-        tracing::error!(%error, "response line could not be serialized; it is sent incomplete");
-    }
+    // Duly's own values are always valid JSON, and a write to memory does not fail.
+    write_json(&mut *text, line).ok();
     let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
     if text[begin..].iter().any(is_break) {
         let broken = text.split_off(begin);

@@ -1,25 +1,24 @@
-//! Calls on namespaces: settings, state, deletion, repair. The counts are in the module `counts`.
-
-pub(crate) mod counts;
+//! Calls on namespaces: settings, state, deletion, repair, counts.
 
 use axum::response::IntoResponse;
 use duly_api::{
-    ListNamespacesResponse, NamespaceField, NamespaceSettings, RepairNamespaceResponse,
-    ResumeRequest, Words as _, json::Nulls,
+    Duration, ListNamespacesResponse, NamespaceField, NamespaceForecast, NamespaceSettings,
+    NamespaceStats, RepairNamespaceResponse, ResumeRequest, Words as _, json::Nulls,
 };
-use duly_core::Invalid;
+use duly_core::{Invalid, NamespaceName};
 use duly_store::namespaces::{Activity, DeleteMode};
 use http::{StatusCode, Uri};
 
 use super::{
     body::{JsonBody, MaybeBody, NoBody},
-    path::NamespacePath,
-    query::Query,
-    response::{self, HandlerResult},
-    text::ResponseText,
+    response::{self, HandlerResult, ResponseText},
+    target::{CallOn, Query},
     timers::list::end_page,
 };
-use crate::{messages, service::Admitted};
+use crate::{
+    messages,
+    service::{Admitted, namespaces::forecast_request},
+};
 
 /// One namespace. Signing secrets are shown as fingerprints only.
 #[utoipa::path(
@@ -28,11 +27,8 @@ use crate::{messages, service::Admitted};
     tag = "namespaces",
     responses((status = 200, description = "The namespace.", body = duly_api::Namespace))
 )]
-pub(crate) async fn get_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-) -> HandlerResult {
-    response::ok(&messages::namespace(&admitted.namespace(name).await?))
+pub(crate) async fn get_namespace(call: CallOn<NamespaceName>) -> HandlerResult {
+    response::ok(&messages::namespace(&call.admitted.namespace(call.target).await?))
 }
 
 /// Namespaces in order of their names.
@@ -72,13 +68,10 @@ pub(crate) async fn list_namespaces(admitted: Admitted, uri: Uri) -> HandlerResu
         (status = 200, description = "Its settings were replaced.", body = duly_api::Namespace)
     )
 )]
-pub(crate) async fn put_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn put_namespace(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
     let Nulls { value: settings, names } = body.parse().await?;
-    let (namespace, is_new) = admitted.put_namespace(name, settings, &reset(&names)).await?;
+    let reset = reset(&names);
+    let (namespace, is_new) = call.admitted.put_namespace(call.target, settings, &reset).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     response::json(status, &messages::namespace(&namespace))
 }
@@ -100,16 +93,13 @@ fn reset(names: &[String]) -> Vec<i32> {
     request_body(content = NamespaceSettings, content_type = "application/json"),
     responses((status = 200, description = "The namespace as it is now.", body = duly_api::Namespace))
 )]
-pub(crate) async fn patch_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn patch_namespace(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
     let Nulls { value: settings, names } = body.parse().await?;
     if settings == NamespaceSettings::default() && names.is_empty() {
         return Err(Invalid::new("body", "{}", "an object with a field to change").into());
     }
-    let namespace = admitted.patch_namespace(name, settings, &reset(&names)).await?;
+    let reset = reset(&names);
+    let namespace = call.admitted.patch_namespace(call.target, settings, &reset).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -120,12 +110,8 @@ pub(crate) async fn patch_namespace(
     tag = "namespaces",
     responses((status = 200, description = "It is paused.", body = duly_api::Namespace))
 )]
-pub(crate) async fn pause_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    _body: NoBody,
-) -> HandlerResult {
-    let namespace = admitted.set_activity(name, Activity::Paused).await?;
+pub(crate) async fn pause_namespace(call: CallOn<NamespaceName>, _body: NoBody) -> HandlerResult {
+    let namespace = call.admitted.set_activity(call.target, Activity::Paused).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -140,17 +126,13 @@ pub(crate) async fn pause_namespace(
     responses((status = 200, description = "It runs, or will.", body = duly_api::Namespace))
 )]
 pub(crate) async fn resume_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    MaybeBody(body): MaybeBody,
+    call: CallOn<NamespaceName>,
+    body: MaybeBody,
 ) -> HandlerResult {
-    let request: Option<ResumeRequest> = match body {
-        Some(body) => Some(body.parse().await?),
-        None => None,
-    };
-    let at = request.and_then(|resume| resume.at).map(|at| at.check("at")).transpose()?;
+    let request: ResumeRequest = body.parse_or_default().await?;
+    let at = request.at.map(|at| at.check("at")).transpose()?;
     let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-    let namespace = admitted.set_activity(name, activity).await?;
+    let namespace = call.admitted.set_activity(call.target, activity).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -164,15 +146,11 @@ pub(crate) async fn resume_namespace(
     params(("force" = Option<bool>, Query, description = "`true`: although it has pending timers or dead letters")),
     responses((status = 204, description = "It is gone."))
 )]
-pub(crate) async fn delete_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn delete_namespace(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["force"])?;
     let is_forced = query.flag("force")? == Some(true);
     let mode = if is_forced { DeleteMode::Force } else { DeleteMode::IfEmpty };
-    admitted.delete_namespace(name, mode).await?;
+    call.admitted.delete_namespace(call.target, mode).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -188,12 +166,51 @@ pub(crate) async fn delete_namespace(
     responses((status = 200, description = "It wants no repair any more.", body = RepairNamespaceResponse))
 )]
 pub(crate) async fn repair_namespace(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
+    call: CallOn<NamespaceName>,
     uri: Uri,
     _body: NoBody,
 ) -> HandlerResult {
     let query = Query::read(&uri, &["keep"])?;
-    let repaired = admitted.repair_namespace(name, query.get("keep")).await?;
+    let repaired = call.admitted.repair_namespace(call.target, query.get("keep")).await?;
     response::ok(&messages::repaired(&repaired))
+}
+
+/// Counts of a namespace.
+///
+/// While shards are unavailable, the counts are those of the others, and `unavailable_shards` names the
+/// missing ones.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/stats",
+    tag = "namespaces",
+    responses((status = 200, description = "The counts.", body = NamespaceStats))
+)]
+pub(crate) async fn namespace_stats(call: CallOn<NamespaceName>) -> HandlerResult {
+    let (stats, reservation) = call.admitted.namespace_stats(call.target).await?;
+    response::json_within(reservation, StatusCode::OK, &stats)
+}
+
+/// Number of pending timers that become claimable in each bucket of time.
+///
+/// Each timer is counted once: overdue, in flight, in the bucket of its due time or next attempt, or
+/// later. Buckets begin at multiples of their length; the first bucket contains the current time. The
+/// counts are not a consistent snapshot: a timer that changes during the count may be counted as it was,
+/// as it is, or not at all; every other timer is counted exactly once. While shards are unavailable, the counts are those of the
+/// others, and `unavailable_shards` names the missing ones.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{namespace}/forecast",
+    tag = "namespaces",
+    params(
+        ("bucket" = Option<Duration>, Query, description = "Length of a bucket, 1s to 366d, default 1m"),
+        ("count" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "How many buckets, 1 to 1000, default 60")
+    ),
+    responses((status = 200, description = "The forecast.", body = NamespaceForecast))
+)]
+pub(crate) async fn namespace_forecast(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
+    let query = Query::read(&uri, &["bucket", "count"])?;
+    let bucket = query.get("bucket").map(Duration::of_query);
+    let request = forecast_request(call.target, bucket.as_ref(), query.integer("count")?)?;
+    let (forecast, reservation) = call.admitted.namespace_forecast(request).await?;
+    response::json_within(reservation, StatusCode::OK, &forecast)
 }

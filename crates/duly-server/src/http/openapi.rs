@@ -41,10 +41,12 @@ use super::{
 
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// The parameters of paths with their descriptions, the last one first.
-const PATH_PARAMETERS: [(&str, &str); 2] = [
-    ("id", "Id of the timer, percent-encoded (`/` as `%2F`)"),
-    ("namespace", "Name of the namespace"),
+/// The parameters of paths, by the part of a path that has them, with their descriptions; the last one first.
+const PATH_PARAMETERS: [(&str, &str, &str); 4] = [
+    ("/timers/{id}", "id", "Id of the timer, percent-encoded (`/` as `%2F`)"),
+    ("/keys/{id}", "id", "Id of the key"),
+    ("/{tenant}", "tenant", "Name of the tenant"),
+    ("/{namespace}", "namespace", "Name of the namespace"),
 ];
 
 /// The refusals that every call can return.
@@ -109,6 +111,7 @@ fn complete(document: &mut Value) {
                 "type": "string",
                 "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
             }),
+            (Some("path"), Some("tenant")) => json!({ "type": "string" }),
             (Some("path"), Some("id")) if object["description"] == "Id of the key" => json!({
                 "type": "string",
                 "pattern": "^[0-9a-hjkmnp-tv-z]{10}$",
@@ -194,9 +197,9 @@ fn complete_call(path: &str, method: &str, call: &mut Value) {
     call["x-duly-repeat"] = json!(operation.repeat.name());
     call["x-duly-time-limit"] = json!(operation.time_limit.name());
     let mut parameters = call["parameters"].as_array().cloned().unwrap_or_default();
-    for (name, description) in PATH_PARAMETERS {
+    for (part, name, description) in PATH_PARAMETERS {
         let is_described = parameters.iter().any(|parameter| parameter["name"] == name);
-        if path.contains(&format!("{{{name}}}")) && !is_described {
+        if path.contains(part) && !is_described {
             let parameter = json!({
                 "name": name, "in": "path", "description": description, "required": true,
             });

@@ -13,9 +13,8 @@ use serde::Serialize;
 use super::{
     Problem,
     body::JsonBody,
-    path::NamespacePath,
-    response::{self, HandlerResult},
-    text::ResponseText,
+    response::{self, HandlerResult, ResponseText},
+    target::CallOn,
 };
 use crate::{
     memory::budget::{Budget, Reservation},
@@ -37,14 +36,10 @@ use crate::{
     request_body(content = duly_api::LeaseRequest, content_type = "application/json"),
     responses((status = 200, description = "The firings, possibly none.", body = LeaseResponse))
 )]
-pub(crate) async fn lease(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
-    let call = body.parse::<duly_api::LeaseRequest>().await?.check()?;
-    let claims = Claims::take(&admitted, namespace, call).await?;
-    respond(&admitted, claims, |leased| leased).await
+pub(crate) async fn lease(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+    let lease = body.parse::<duly_api::LeaseRequest>().await?.check()?;
+    let claims = Claims::take(&call.admitted, call.target, lease).await?;
+    respond(&call.admitted, claims, |leased| leased).await
 }
 
 /// Leases firings after settlements, and responds with both.
@@ -111,11 +106,8 @@ async fn respond<T: Serialize>(
     request_body(content = Settle, content_type = "application/json"),
     responses((status = 200, description = "One result for each settlement, in order.", body = SettleResponse))
 )]
-pub(crate) async fn settle(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn settle(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+    let CallOn { admitted, target: namespace } = call;
     let (budget, within) = (admitted.budget(), namespace.clone());
     let SettleBody { checked, lease, reservation } =
         body.read(move |text| read_settle(&within, &budget, text)).await?;

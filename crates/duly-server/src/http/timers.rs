@@ -1,9 +1,10 @@
-//! Calls on one timer: schedule, get, change, cancel, fire. A list is in the module `list`.
+//! Calls on timers: schedule, get, change, cancel (also by a filter), fire, forget. A list is in the module `list`.
 
 pub(crate) mod list;
 
 use duly_api::{
-    CancelResponse, MessageFormat, Reschedule, Schedule, Timer,
+    CancelManyRequest, CancelManyResponse, CancelResponse, ForgetResponse, MessageFormat,
+    Reschedule, Schedule, Timer,
     json::{self, Nulls},
     number::check_revision,
     timer::ScheduleMark,
@@ -14,9 +15,8 @@ use http::{StatusCode, Uri};
 
 use super::{
     body::{JsonBody, NoBody},
-    path::{NamespacePath, TimerPath},
-    query::Query,
     response::{self, HandlerResult},
+    target::{CallOn, Query, TimerTarget},
 };
 use crate::{
     memory::budget::Reservation,
@@ -39,11 +39,8 @@ use crate::{
         (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer)
     )
 )]
-pub(crate) async fn schedule_timer(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
-    body: JsonBody,
-) -> HandlerResult {
+pub(crate) async fn schedule_timer(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+    let CallOn { admitted, target: namespace } = call;
     let (reader, within) = (admitted.clone(), namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
@@ -66,9 +63,9 @@ pub(crate) async fn schedule_timer(
     tag = "timers",
     responses((status = 200, description = "The timer.", body = Timer))
 )]
-pub(crate) async fn get_timer(admitted: Admitted, timer: TimerPath) -> HandlerResult {
-    let ReadResult { value, reservation, rest } =
-        admitted.read_timer(timer.namespace, timer.id).await?;
+pub(crate) async fn get_timer(call: CallOn<TimerTarget>) -> HandlerResult {
+    let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
+    let ReadResult { value, reservation, rest } = admitted.read_timer(namespace, id).await?;
     let written = move || {
         let response = response::json_within(
             rest,
@@ -91,22 +88,19 @@ pub(crate) async fn get_timer(admitted: Admitted, timer: TimerPath) -> HandlerRe
     request_body(content = Reschedule, content_type = "application/json"),
     responses((status = 200, description = "The timer as it is now.", body = Timer))
 )]
-pub(crate) async fn reschedule_timer(
-    admitted: Admitted,
-    timer: TimerPath,
-    body: JsonBody,
-) -> HandlerResult {
-    let (reader, within) = (admitted.clone(), timer.namespace.clone());
+pub(crate) async fn reschedule_timer(call: CallOn<TimerTarget>, body: JsonBody) -> HandlerResult {
+    let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
+    let (reader, within) = (admitted.clone(), namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
-            let operation = change.check(MessageFormat::Json, Some(timer.id))?;
+            let operation = change.check(MessageFormat::Json, Some(id))?;
             reader.check_receiver(&within, &operation)?;
             Ok((operation, when))
         })
         .await?;
-    change(&admitted, timer.namespace, operation, when, reservation).await
+    change(&admitted, namespace, operation, when, reservation).await
 }
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -119,11 +113,12 @@ pub(crate) async fn reschedule_timer(
     params(("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")),
     responses((status = 200, description = "It is cancelled.", body = CancelResponse))
 )]
-pub(crate) async fn cancel_timer(admitted: Admitted, timer: TimerPath, uri: Uri) -> HandlerResult {
+pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> HandlerResult {
+    let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
     let query = Query::read(&uri, &["if_revision"])?;
     let if_revision = check_revision(query.integer("if_revision")?)?;
-    let operation = Operation::Cancel { id: timer.id, if_revision };
-    let outcome = admitted.apply_one(brief(timer.namespace, operation)).await?;
+    let operation = Operation::Cancel { id, if_revision };
+    let outcome = admitted.apply_one(brief(namespace, operation)).await?;
     response::ok(&messages::cancelled(&outcome, "")?)
 }
 
@@ -134,13 +129,44 @@ pub(crate) async fn cancel_timer(admitted: Admitted, timer: TimerPath, uri: Uri)
     tag = "timers",
     responses((status = 200, description = "The timer as it is now; unchanged if it was due or in flight.", body = Timer))
 )]
-pub(crate) async fn fire_timer(
-    admitted: Admitted,
-    timer: TimerPath,
-    _body: NoBody,
-) -> HandlerResult {
+pub(crate) async fn fire_timer(call: CallOn<TimerTarget>, _body: NoBody) -> HandlerResult {
+    let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
     let reservation = admitted.budget().empty_reservation();
-    change(&admitted, timer.namespace, Operation::Fire { id: timer.id }, None, reservation).await
+    change(&admitted, namespace, Operation::Fire { id }, None, reservation).await
+}
+
+/// Cancel by filter, at most 10000 timers a call.
+///
+/// A timer with an attempt under way is left alone and counted in `skipped`. Work and time of a call are
+/// bounded: it may cancel nothing and still return a cursor; continue until there is none.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/cancel",
+    tag = "timers",
+    request_body(content = CancelManyRequest, content_type = "application/json"),
+    responses((status = 200, description = "How many were cancelled.", body = CancelManyResponse))
+)]
+pub(crate) async fn cancel_by_filter(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+    let bulk = body.parse::<CancelManyRequest>().await?.check()?;
+    response::ok(&call.admitted.cancel_many(call.target, bulk).await?)
+}
+
+/// Remove all that is left of an ended timer: its tombstone and its dead letters.
+///
+/// A pending timer is refused: cancel it first. If nothing is left, the call does nothing, so it can be
+/// repeated. After it the id is as if it had never been used: a repetition of an earlier request makes a new
+/// timer.
+///
+/// The parts are removed one by one. If the call fails in between, its code is `aborted`: repeat it. A dead
+/// letter that the id gets during the call is removed, too.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces/{namespace}/timers/{id}/forget",
+    tag = "timers",
+    responses((status = 200, description = "What was removed.", body = ForgetResponse))
+)]
+pub(crate) async fn forget_timer(call: CallOn<TimerTarget>, _body: NoBody) -> HandlerResult {
+    response::ok(&call.admitted.forget(call.target.namespace, call.target.id).await?)
 }
 
 /// Makes, finds or changes a timer, and responds with it. `when` is the due time or delay if the caller sent

@@ -5,14 +5,18 @@ use std::collections::BTreeSet;
 use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
 use duly_node::TimerSpan;
 use duly_store::{
-    Command, Operation, Outcome, Refusal, Sharded,
+    Answer, Command, Error, Operation, Outcome, Refusal, Sharded,
     namespaces::{IDLE_AFTER, Put},
 };
 
 use futures::{StreamExt, stream};
 
-use super::{Admitted, App, ImplicitNamespaces};
+use super::{
+    Admitted, App, ImplicitNamespaces,
+    reading::{ATTEMPTS_MAX, grow_for_timer},
+};
 use crate::{
+    memory::budget::{Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
     problem::{Problem, refusal_texts::OperationKind},
     similar_name::most_similar,
     telemetry,
@@ -46,6 +50,36 @@ impl Admitted {
         span.end(telemetry::outcome(&outcome), None);
         telemetry::record_operation(kind, &namespace, &outcome);
         Ok(outcome)
+    }
+
+    /// Carries out one operation whose request uses `reservation`.
+    ///
+    /// The reservation grows by the timer that the response shows, and by as much for its text. Without
+    /// capacity for both, nothing changes.
+    pub(crate) async fn apply_within(
+        &self,
+        namespace: NamespaceName,
+        operation: Operation,
+        reservation: &mut Reservation,
+    ) -> Result<Outcome, Problem> {
+        let own = reservation.bytes();
+        let all = reservation.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
+        let bytes_max = ((all - own) / 2) as u64;
+        let answer = Answer::Within(bytes_max);
+        let mut command = Command { namespace, operation, answer };
+        for _ in 0..ATTEMPTS_MAX {
+            match self.apply_one(command.clone()).await? {
+                Outcome::Failed(Error::TooLarge { bytes }) => {
+                    grow_for_timer(reservation, own as u64 + bytes)?;
+                    command.answer = Answer::Within(bytes);
+                }
+                Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
+                    self.create_implicitly(name).await?;
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+        Err(over_budget())
     }
 
     /// Carries out commands of one namespace. Returns one outcome for each, in their order. A shard that

@@ -1,26 +1,29 @@
-//! Cancels every pending timer that matches a filter.
+//! Calls on many timers: cancels those that match a filter, redrives and purges dead letters, and dead-letters overdue
+//! timers.
 //!
-//! A call reads the pages of the list. It cancels each timer on the condition that it is still the
+//! A call reads the pages of the list. It changes each timer on the condition that it is still the
 //! listed one (see [`Seen`]): a timer that was moved out of the filter meanwhile is left alone. The work
 //! of a call is bounded, and the response has a cursor for the next call, so a call may be repeated or
 //! cut off.
 
 use duly_api::{
-    CancelManyResponse, Time,
+    CancelManyResponse, DeadLetterError, DeadLetterOverdueRequest, DeadLetterOverdueResponse,
+    PurgeResponse, RedriveResponse, Time,
+    dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
     filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter},
 };
-use duly_core::NamespaceName;
+use duly_core::{Invalid, Millis, NamespaceName, State, Timestamp};
 use duly_store::{
-    Operation, Outcome, Refusal, TimerView,
-    command::Seen,
-    query::{ListRequest, ListState, PAGE_MAX, Position},
+    Command, Operation, Outcome, Refusal, TimerView,
+    command::{DeadLetterId, Seen},
+    query::{Body, ListRequest, ListState, PAGE_MAX, Position},
 };
 use tokio::time::Instant;
 
 use super::{
     Admitted,
-    cursor::{Cursor, apply_cursor},
     items::brief,
+    lists::{Cursor, apply_cursor},
     reading::ReadResult,
 };
 use crate::{
@@ -80,6 +83,62 @@ impl Admitted {
         out.cursor = request.after.map(cursor);
         Ok(out)
     }
+
+    /// Redrives dead letters, as many as one call may.
+    pub(crate) async fn redrive(
+        &self,
+        namespace: NamespaceName,
+        selection: DeadLetterSelection,
+        spacing: RedriveSpacing,
+    ) -> Result<RedriveResponse, Problem> {
+        let operation =
+            |letter, number| Operation::Redrive { letter, delay: spacing.delay(number) };
+        let done = handle_selection(self, namespace, selection, operation).await?;
+        Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
+    }
+
+    /// Purges dead letters, as many as one call may.
+    pub(crate) async fn purge(
+        &self,
+        namespace: NamespaceName,
+        selection: DeadLetterSelection,
+    ) -> Result<PurgeResponse, Problem> {
+        let operation = |letter, _| Operation::Purge { letter };
+        let done = handle_selection(self, namespace, selection, operation).await?;
+        Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
+    }
+
+    /// Dead-letters overdue timers, as many as one call may.
+    pub(crate) async fn dead_letter_overdue(
+        &self,
+        namespace: NamespaceName,
+        DeadLetterOverdueRequest { due_by, cursor, .. }: DeadLetterOverdueRequest,
+    ) -> Result<DeadLetterOverdueResponse, Problem> {
+        self.namespace(namespace.clone()).await?;
+        let due_by = due_by.map(|time| time.check("due_by")).transpose()?;
+        let due_by = check_due_by(due_by, self.now())?;
+        let mut request = ListRequest::new(namespace.clone(), ListState::Pending);
+        // The list has timers that are due before this time.
+        request.due_to = Some(due_by.saturating_add(Millis::from_ms(1)));
+        let filter = apply_cursor(&mut request, cursor.as_deref())?;
+        let mut dead_lettered = 0;
+        for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
+            let ReadResult { value: page, reservation: _reservation, rest: _rest } =
+                self.read_page(request.clone()).await?;
+            let unleased = page.timers.iter().filter(|view| view.attempt_under_way.is_none());
+            let commands = unleased.map(|view| {
+                let operation = Operation::DeadLetter { id: view.id().clone(), if_due_by: due_by };
+                brief(namespace.clone(), operation)
+            });
+            dead_letter(self, &namespace, commands.collect(), &mut dead_lettered).await?;
+            request.after = page.next;
+            if request.after.is_none() {
+                break;
+            }
+        }
+        let cursor = request.after.map(|position| Cursor::new(position, filter).to_string());
+        Ok(DeadLetterOverdueResponse { dead_lettered, due_by: Some(due_by.into()), cursor })
+    }
 }
 
 /// Returns the list of the pending timers that a filter selects.
@@ -113,9 +172,6 @@ async fn cancel(
             brief(namespace.clone(), Operation::CancelSeen { id: timer.id.clone(), seen })
         })
         .collect();
-    if commands.is_empty() {
-        return Ok(());
-    }
     let mut failed = None;
     let outcomes = admitted.apply_many(namespace, commands).await;
     for outcome in outcomes.map_err(|it| it.after_doing(out.cancelled, "cancelled"))? {
@@ -134,4 +190,152 @@ async fn cancel(
     }
     let done = out.cancelled;
     failed.map_or(Ok(()), |problem| Err(problem.after_doing(done, "cancelled")))
+}
+
+/// The result of a call.
+#[derive(Debug, Default)]
+struct SelectionResult {
+    count: u64,
+    cursor: Option<String>,
+    errors: Vec<DeadLetterError>,
+}
+
+/// Carries out the operation that `operation` makes of a letter and its number, from 0, on the selected dead
+/// letters.
+async fn handle_selection(
+    admitted: &Admitted,
+    namespace: NamespaceName,
+    selection: DeadLetterSelection,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
+) -> Result<SelectionResult, Problem> {
+    admitted.namespace(namespace.clone()).await?;
+    match selection {
+        DeadLetterSelection::Named(dead_letters) => {
+            handle_named(admitted, &namespace, dead_letters, operation).await
+        }
+        DeadLetterSelection::All(cursor) => {
+            handle_all(admitted, namespace, cursor.as_deref(), operation).await
+        }
+    }
+}
+
+async fn handle_named(
+    admitted: &Admitted,
+    namespace: &NamespaceName,
+    dead_letters: Vec<Result<DeadLetterId, Invalid>>,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
+) -> Result<SelectionResult, Problem> {
+    let mut done = SelectionResult::default();
+    let mut indices = Vec::new();
+    let mut operations = Vec::new();
+    for (index, letter) in dead_letters.into_iter().enumerate() {
+        match letter {
+            Ok(letter) => {
+                operations.push(operation(letter, indices.len() as u64));
+                indices.push(index);
+            }
+            Err(invalid) => done.errors.push(refused(index, invalid.into())),
+        }
+    }
+    let outcomes = apply(admitted, namespace, operations).await?;
+    for (index, outcome) in indices.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => done.count += 1,
+            Err(problem) => done.errors.push(refused(index, problem)),
+        }
+    }
+    done.errors.sort_by_key(|error| error.index);
+    Ok(done)
+}
+
+fn refused(index: usize, problem: Problem) -> DeadLetterError {
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    DeadLetterError { index, error: Some(*problem.into_body()) }
+}
+
+/// Handles every dead letter after the cursor, page by page, up to the bound of one call.
+async fn handle_all(
+    admitted: &Admitted,
+    namespace: NamespaceName,
+    cursor: Option<&str>,
+    operation: impl Fn(DeadLetterId, u64) -> Operation,
+) -> Result<SelectionResult, Problem> {
+    let mut request = ListRequest::new(namespace.clone(), ListState::Only(State::Dead));
+    let filter = Cursor::filter_of(&request);
+    // The count continues across calls, and so does the spacing.
+    let mut number = 0;
+    if let Some(text) = cursor {
+        let cursor = Cursor::parse("cursor", text, filter)?;
+        number = cursor.count;
+        request.after = Some(cursor.position);
+    }
+    let mut done = SelectionResult::default();
+    for _ in 0..DEAD_LETTERS_MAX / PAGE_MAX {
+        let ReadResult { value: page, reservation: _reservation, rest: _rest } =
+            admitted.read_page(request.clone()).await?;
+        let dead_letters = page.timers.iter().filter_map(|view| match &view.body {
+            Body::Whole(timer) => {
+                Some(DeadLetterId::Delivery(timer.delivery_id(namespace.as_str())))
+            }
+            Body::Tombstone(_) => None,
+        });
+        let operations: Vec<_> =
+            dead_letters.zip(number..).map(|(letter, number)| operation(letter, number)).collect();
+        number += operations.len() as u64;
+        let outcomes = apply(admitted, &namespace, operations).await?;
+        // A missing letter was redriven or purged by another call.
+        done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+        request.after.clone_from(&page.next);
+        let cursor = |next| Cursor::new(next, filter).with_count(number).to_string();
+        done.cursor = page.next.map(cursor);
+        if request.after.is_none() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Carries out operations on dead letters.
+async fn apply(
+    admitted: &Admitted,
+    namespace: &NamespaceName,
+    operations: Vec<Operation>,
+) -> Result<Vec<Result<(), Problem>>, Problem> {
+    let kind = operations.first().map_or(OperationKind::Purge, OperationKind::of);
+    let commands = operations.into_iter().map(|operation| brief(namespace.clone(), operation));
+    let outcomes = admitted.apply_many(namespace, commands.collect()).await?;
+    let results = outcomes.into_iter().map(|outcome| match outcome {
+        Outcome::Refused(_) | Outcome::Failed(_) => Err(messages::refused(kind, &outcome, "")),
+        _ => Ok(()),
+    });
+    Ok(results.collect())
+}
+
+fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {
+    match requested {
+        Some(due_by) if due_by > now => {
+            Err(Invalid::new("due_by", due_by, format!("not in the future; it is {now}")))
+        }
+        requested => Ok(requested.unwrap_or(now)),
+    }
+}
+
+async fn dead_letter(
+    admitted: &Admitted,
+    namespace: &NamespaceName,
+    commands: Vec<Command>,
+    dead_lettered: &mut u64,
+) -> Result<(), Problem> {
+    let mut failed = None;
+    for outcome in admitted.apply_many(namespace, commands).await? {
+        match outcome {
+            Outcome::Changed(_) => *dead_lettered += 1,
+            // Claimed, cancelled, rescheduled or dead-lettered since it was listed.
+            Outcome::Unchanged(_)
+            | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {}
+            other => failed = Some(messages::refused(OperationKind::DeadLetter, &other, "")),
+        }
+    }
+    let already = *dead_lettered;
+    failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "dead-lettered")))
 }

@@ -1,15 +1,115 @@
-//! Pages of lists.
+//! Pages of lists, and their cursors: opaque texts that name a place in a list, bound to the filters of the list.
+//!
+//! A cursor is base64url of: version (1 byte), hash of the filters (8), count of items before (8), due time (8),
+//! incarnation (8), occurrence (4), id; integers big endian. A cursor of another version or of other
+//! filters is refused, so that a page is never silently wrong.
 
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use duly_api::{
     Timer, View,
     number::within,
     timer::{PAGE_DEFAULT, ScheduleMark},
 };
-use duly_core::{Invalid, access::Action};
-use duly_store::{TimerView, query::PAGE_MAX};
+use duly_core::{Incarnation, Invalid, TimerId, Timestamp, access::Action};
+use duly_store::{
+    TimerView,
+    query::{ListRequest, ListState, PAGE_MAX, Position},
+};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::Admitted;
 use crate::problem::Problem;
+
+/// Version of the layout.
+const VERSION: u8 = 1;
+/// Bytes before the id.
+const FIXED_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 4;
+
+/// Hash of a list's filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilterHash(u64);
+
+/// A place in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    filter: FilterHash,
+    /// Items handled before, where the caller counts them.
+    pub(crate) count: u64,
+    /// The place.
+    pub(crate) position: Position,
+}
+
+impl Cursor {
+    /// Creates a cursor after `position`.
+    pub(crate) const fn new(position: Position, filter: FilterHash) -> Self {
+        Self { filter, count: 0, position }
+    }
+
+    /// Sets the count of items handled before.
+    pub(crate) const fn with_count(mut self, count: u64) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Returns the hash of a request's filters; limit and position are not part of it.
+    pub(crate) fn filter_of(request: &ListRequest) -> FilterHash {
+        let mut hasher = Xxh3Default::new();
+        let mut feed = |part: Option<&[u8]>| {
+            let length = part.map_or(u64::MAX, |part| part.len() as u64);
+            hasher.update(&length.to_be_bytes());
+            hasher.update(part.unwrap_or_default());
+        };
+        let ms = |time: Option<Timestamp>| time.map(|time| time.unix_ms().to_be_bytes());
+        let state = match request.state {
+            ListState::Pending => "pending",
+            ListState::Only(state) => state.as_str(),
+        };
+        feed(Some(request.namespace.as_str().as_bytes()));
+        feed(Some(state.as_bytes()));
+        feed(ms(request.due_from).as_ref().map(<[u8; 8]>::as_slice));
+        feed(ms(request.due_to).as_ref().map(<[u8; 8]>::as_slice));
+        feed(request.id_prefix.as_ref().map(String::as_bytes));
+        feed(request.tag.as_ref().map(String::as_bytes));
+        FilterHash(hasher.digest())
+    }
+
+    /// Reads a cursor of a list with these filters.
+    pub(crate) fn parse(field: &str, text: &str, filter: FilterHash) -> Result<Self, Invalid> {
+        let cursor = URL_SAFE_NO_PAD
+            .decode(text)
+            .ok()
+            .and_then(|bytes| Self::decode(&bytes))
+            .ok_or_else(|| Invalid::new(field, text, "the cursor of the page before"))?;
+        if cursor.filter == filter {
+            Ok(cursor)
+        } else {
+            let allowed = "used with the same filters as the page that it comes from";
+            Err(Invalid::new(field, text, allowed))
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < FIXED_BYTES || bytes[0] != VERSION {
+            return None;
+        }
+        let number = |from: usize| {
+            let eight = bytes[from..from + 8].try_into().ok()?;
+            Some(u64::from_be_bytes(eight))
+        };
+        Some(Self {
+            filter: FilterHash(number(1)?),
+            count: number(9)?,
+            position: Position {
+                due_at: Timestamp::from_unix_ms(number(17)?)?,
+                incarnation: Incarnation(number(25)?),
+                occurrence: u32::from_be_bytes(bytes[33..FIXED_BYTES].try_into().ok()?),
+                id: TimerId::new(std::str::from_utf8(&bytes[FIXED_BYTES..]).ok()?).ok()?,
+            },
+        })
+    }
+}
 
 /// Returns the most timers of a page.
 pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
@@ -41,6 +141,120 @@ pub(crate) fn list_view(admitted: &Admitted, wanted: Option<View>) -> Result<Vie
         None if !admitted.caller().permits(Action::Payload) => Ok(View::Summary),
         Some(View::Full | View::Unspecified) | None => {
             admitted.check(Action::Payload).map(|()| View::Full)
+        }
+    }
+}
+
+/// Sets the position of a cursor in a request whose filters are complete.
+pub(crate) fn apply_cursor(
+    request: &mut ListRequest,
+    cursor: Option<&str>,
+) -> Result<FilterHash, Invalid> {
+    let filter = Cursor::filter_of(request);
+    if let Some(text) = cursor {
+        request.after = Some(Cursor::parse("cursor", text, filter)?.position);
+    }
+    Ok(filter)
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let position = &self.position;
+        let mut bytes = Vec::with_capacity(FIXED_BYTES + position.id.as_str().len());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.filter.0.to_be_bytes());
+        bytes.extend_from_slice(&self.count.to_be_bytes());
+        bytes.extend_from_slice(&position.due_at.unix_ms().to_be_bytes());
+        bytes.extend_from_slice(&position.incarnation.0.to_be_bytes());
+        bytes.extend_from_slice(&position.occurrence.to_be_bytes());
+        bytes.extend_from_slice(position.id.as_str().as_bytes());
+        f.write_str(&URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use duly_core::NamespaceName;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    fn request() -> ListRequest {
+        ListRequest {
+            limit: 10,
+            ..ListRequest::new(NamespaceName::new("a").unwrap(), ListState::Pending)
+        }
+    }
+
+    #[test]
+    fn round_trips_and_is_bound_to_its_filters() {
+        let filter = Cursor::filter_of(&request());
+        let position = Position {
+            due_at: Timestamp::from_unix_ms(7).unwrap(),
+            id: TimerId::new("ä/%").unwrap(),
+            incarnation: Incarnation(u64::MAX),
+            occurrence: 3,
+        };
+        let cursor = Cursor::new(position, filter).with_count(9);
+        let text = cursor.to_string();
+        assert_eq!(Cursor::parse("cursor", &text, filter), Ok(cursor));
+        let mut other = request();
+        other.tag = Some("x".into());
+        let refused = Cursor::parse("cursor", &text, Cursor::filter_of(&other)).unwrap_err();
+        assert!(refused.allowed.contains("same filters"), "{refused}");
+        let mut wider = request();
+        wider.limit = 500;
+        assert_eq!(Cursor::filter_of(&wider), filter);
+    }
+
+    /// `DULY_FUZZ_SEED` and `DULY_FUZZ_SEEDS` repeat one seed or try many.
+    #[test]
+    fn damaged_cursors_are_refused_or_round_trip() {
+        let number = |variable: &str, default: u64| {
+            std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+        };
+        let first = number("DULY_FUZZ_SEED", 1);
+        let filter = Cursor::filter_of(&request());
+        for seed in first..first + number("DULY_FUZZ_SEEDS", 2_000) {
+            let mut random = StdRng::seed_from_u64(seed);
+            let position = Position {
+                due_at: Timestamp::saturating_from_unix_ms(random.random()),
+                id: TimerId::new("abc").unwrap(),
+                incarnation: Incarnation(random.random()),
+                occurrence: random.random(),
+            };
+            let text = Cursor::new(position, filter).to_string();
+            assert!(Cursor::parse("cursor", &text, filter).is_ok(), "seed {seed}");
+            let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+            // Only bytes after the filter are damaged: a damaged filter would be refused.
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(9..bytes.len());
+                match random.random_range(0..4) {
+                    0 => bytes[at] ^= 1 << random.random_range(0..8),
+                    1 => bytes[at..].fill(0xff),
+                    2 => bytes.insert(at, random.random()),
+                    _ if bytes.len() > 12 => bytes.truncate(at.max(11)),
+                    _ => {}
+                }
+            }
+            let damaged = URL_SAFE_NO_PAD.encode(&bytes);
+            if let Ok(cursor) = Cursor::parse("cursor", &damaged, filter) {
+                assert_eq!(
+                    cursor.to_string(),
+                    damaged,
+                    "repeat with: DULY_FUZZ_SEED={seed} DULY_FUZZ_SEEDS=1 cargo test -p \
+                     duly-server --lib cursor"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn junk_is_refused() {
+        let filter = Cursor::filter_of(&request());
+        let junk = URL_SAFE_NO_PAD.encode([2; 60]);
+        for text in ["", "!", "AAAA", &junk, &"A".repeat(60)] {
+            assert!(Cursor::parse("cursor", text, filter).is_err(), "{text}");
         }
     }
 }

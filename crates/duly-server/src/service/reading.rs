@@ -12,18 +12,18 @@
 
 use duly_core::{NamespaceName, TimerId};
 use duly_store::{
-    Answer, Command, Error, Operation, Outcome, Page, Partial, Refusal, TimerView,
+    Error, Page, Partial, TimerView,
     query::{ListRequest, PAGE_BYTES},
 };
 
 use super::Admitted;
 use crate::{
-    memory::budget::{Budget, Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
+    memory::budget::{Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
     problem::Problem,
 };
 
 /// Most attempts of one read: a timer may grow after the store has returned its size.
-const ATTEMPTS_MAX: usize = 4;
+pub(super) const ATTEMPTS_MAX: usize = 4;
 /// Least memory of a page of one shard.
 const SHARD_BYTES_MIN: usize = 16 * 1024;
 
@@ -44,48 +44,11 @@ fn half(reservation: &Reservation) -> u64 {
 }
 
 /// Grows a reservation to twice the bytes of a timer: for the timer and for its text.
-pub(crate) fn grow_for_timer(reservation: &mut Reservation, bytes: u64) -> Result<(), Problem> {
+pub(super) fn grow_for_timer(reservation: &mut Reservation, bytes: u64) -> Result<(), Problem> {
     reservation.grow_to(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2))
 }
 
-/// Reserves memory for one timer, enough for most. For a larger timer the store returns its size.
-pub(crate) fn reserve_one_timer(budget: &Budget) -> Result<Reservation, Problem> {
-    let mut reservation = budget.empty_reservation();
-    reservation.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
-    Ok(reservation)
-}
-
 impl Admitted {
-    /// Carries out one operation whose request uses `reservation`.
-    ///
-    /// The reservation grows by the timer that the response shows, and by as much for its text. Without
-    /// capacity for both, nothing changes.
-    pub(crate) async fn apply_within(
-        &self,
-        namespace: NamespaceName,
-        operation: Operation,
-        reservation: &mut Reservation,
-    ) -> Result<Outcome, Problem> {
-        let own = reservation.bytes();
-        let all = reservation.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
-        let bytes_max = ((all - own) / 2) as u64;
-        let answer = Answer::Within(bytes_max);
-        let mut command = Command { namespace, operation, answer };
-        for _ in 0..ATTEMPTS_MAX {
-            match self.apply_one(command.clone()).await? {
-                Outcome::Failed(Error::TooLarge { bytes }) => {
-                    grow_for_timer(reservation, own as u64 + bytes)?;
-                    command.answer = Answer::Within(bytes);
-                }
-                Outcome::Refused(Refusal::UnknownNamespace(name)) if self.creates(&command) => {
-                    self.create_implicitly(name).await?;
-                }
-                outcome => return Ok(outcome),
-            }
-        }
-        Err(over_budget())
-    }
-
     /// Reads one timer, its tombstone, or its latest dead letter.
     pub(crate) async fn read_timer(
         &self,
@@ -93,7 +56,9 @@ impl Admitted {
         id: TimerId,
     ) -> Result<ReadResult<TimerView>, Problem> {
         let shard = self.sharded().shard_of(&namespace, id.as_str());
-        let mut reservation = reserve_one_timer(&self.budget())?;
+        // Enough for most timers. For a larger one the store returns its size.
+        let mut reservation = self.budget().empty_reservation();
+        reservation.grow_up_to(SMALL_BYTES_MAX, TINY_BYTES_MAX)?;
         for _ in 0..ATTEMPTS_MAX {
             let (name, id) = (namespace.clone(), id.clone());
             match self.store.get(shard, name, id.clone(), half(&reservation)).await {

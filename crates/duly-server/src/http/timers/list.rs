@@ -17,15 +17,15 @@ use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
 use crate::{
     http::{
-        Problem, body::NDJSON, path::NamespacePath, query::Query, response::HandlerResult,
-        text::ResponseText,
+        Problem,
+        body::NDJSON,
+        response::{HandlerResult, ResponseText},
+        target::{CallOn, Query},
     },
     messages,
     service::{
-        Admitted,
         blocking::run_blocking,
-        cursor::{Cursor, FilterHash, apply_cursor},
-        lists::{list_view, page_limit, shown},
+        lists::{Cursor, FilterHash, apply_cursor, list_view, page_limit, shown},
         reading::ReadResult,
     },
 };
@@ -59,11 +59,11 @@ use crate::{
     )
 )]
 pub(crate) async fn list_timers(
-    admitted: Admitted,
-    NamespacePath(namespace): NamespacePath,
+    call: CallOn<NamespaceName>,
     uri: Uri,
     headers: HeaderMap,
 ) -> HandlerResult {
+    let CallOn { admitted, target: namespace } = call;
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
     let mut request = request(namespace, &query)?;
@@ -119,11 +119,8 @@ pub(crate) async fn list_timers(
     ),
     responses((status = 200, description = "A page.", body = Export))
 )]
-pub(crate) async fn export_timers(
-    admitted: Admitted,
-    NamespacePath(name): NamespacePath,
-    uri: Uri,
-) -> HandlerResult {
+pub(crate) async fn export_timers(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
+    let CallOn { admitted, target: name } = call;
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;
     let limit = query.integer("limit")?.map(usize::try_from).and_then(Result::ok);
     let limit = within("limit", limit.unwrap_or(PAGE_MAX), 1, PAGE_MAX)?;

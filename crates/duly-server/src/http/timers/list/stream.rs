@@ -27,13 +27,12 @@ use crate::{
     http::{
         Problem,
         lines::{line, ndjson},
-        text::ResponseText,
+        response::ResponseText,
     },
     service::{
         Admitted,
         blocking::run_blocking,
-        cursor::{Cursor, FilterHash},
-        lists::shown,
+        lists::{Cursor, FilterHash, shown},
         reading::ReadResult,
     },
 };
