@@ -14,8 +14,13 @@
 //! the response. Namespaces are checked where they are read
 //! ([`Admitted::check_namespace`]), and the rights to the items of a batch with the items.
 
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use axum::{extract, middleware::Next, response::Response};
 use duly_core::{Code, invalid::shorten};
+use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, header::CONTENT_ENCODING};
+use tokio::time::timeout;
 
 use crate::{
     audit::{AuditedCall, CallFacts},
@@ -112,6 +117,29 @@ pub(crate) fn admit<B>(
         Ok(Admitted::new(app.clone(), operation, caller, notes, headers))
     });
     Decision { admitted, audited, kind, budget, is_stranger }
+}
+
+/// Runs an admitted call, which has a response or a problem within `limit`. A problem calls the limit by `name`, or
+/// else by its seconds.
+pub(crate) async fn run(
+    admitted: Admitted,
+    limit: Duration,
+    name: Option<&str>,
+    mut request: extract::Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    request.extensions_mut().insert(admitted.clone());
+    match timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+        Ok(Ok(mut response)) => {
+            admitted.write_notice_to(response.headers_mut());
+            Ok(response)
+        }
+        Ok(Err(panic)) => Err(Problem::panicked(&*panic)),
+        Err(_elapsed) => {
+            let seconds = format!("within {} s", limit.as_secs());
+            Err(admitted.no_response(name.unwrap_or(&seconds)))
+        }
+    }
 }
 
 /// Refuses a change while the memory is full.

@@ -37,7 +37,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use self::entries::{StoreMessage, keep};
+use self::entries::keep;
 use crate::{
     auth::{Caller, Identity},
     operations::{CallKind, Operation, Right},
@@ -93,20 +93,33 @@ pub struct Audit(Arc<Inner>);
 struct Inner {
     level: AuditLevel,
     is_required: bool,
-    file: Option<mpsc::Sender<FileMessage>>,
+    file: Option<mpsc::Sender<Queued<Vec<u8>>>>,
     /// `false` while the file cannot be written.
     is_writable: Arc<AtomicBool>,
     /// `None`: the store gets nothing.
-    entries: Option<mpsc::Sender<StoreMessage>>,
+    entries: Option<mpsc::Sender<Queued<AuditEntry>>>,
     unknown: UnknownCallers,
 }
 
-/// A message to the thread of the file.
+/// A message to the thread of the file, or to the task of the store.
 #[derive(Debug)]
-enum FileMessage {
-    Line(Vec<u8>),
+enum Queued<T> {
+    /// A line or an entry.
+    Item(T),
     /// Replies when everything before it is written.
     Flush(oneshot::Sender<()>),
+}
+
+impl<T> Queued<T> {
+    /// Waits until everything in a queue is written.
+    async fn flush(queue: Option<&mpsc::Sender<Self>>) {
+        let (reply, done) = oneshot::channel();
+        if let Some(queue) = queue
+            && queue.send(Self::Flush(reply)).await.is_ok()
+        {
+            done.await.ok();
+        }
+    }
 }
 
 /// The notes of a call, which the audit log reads when it ends.
@@ -147,7 +160,7 @@ pub(crate) struct CallFacts {
 #[derive(Debug)]
 pub(crate) struct AuditedCall {
     audit: Audit,
-    permit: Option<mpsc::OwnedPermit<FileMessage>>,
+    permit: Option<mpsc::OwnedPermit<Queued<Vec<u8>>>>,
     /// Without the fields of its end.
     record: AuditRecord,
     notes: SharedNotes,
@@ -168,7 +181,7 @@ pub(crate) struct StreamStep<'a> {
     /// The namespace, as far as it was read.
     pub(crate) namespace: Option<&'a NamespaceName>,
     /// Timers or verdicts of the step.
-    pub(crate) items: usize,
+    pub(crate) items: u64,
     /// `true`: a part of it was denied.
     pub(crate) is_denied: bool,
     /// `true`: it may have been made, or not.
@@ -289,11 +302,11 @@ impl Audit {
     /// # Errors
     /// With `audit.required`, when no line can be written now.
     pub(crate) fn check_writable(&self) -> Result<(), Problem> {
-        let is_blocked = |file: &mpsc::Sender<FileMessage>| {
-            !self.0.is_writable.load(Ordering::Acquire) || file.capacity() == 0
-        };
+        let is_writable = self.0.is_writable.load(Ordering::Acquire);
         match &self.0.file {
-            Some(file) if self.0.is_required && is_blocked(file) => Err(unwritable()),
+            Some(file) if self.0.is_required && (!is_writable || file.capacity() == 0) => {
+                Err(unwritable())
+            }
             _ => Ok(()),
         }
     }
@@ -319,7 +332,7 @@ impl Audit {
             action: action_of(step.operation.right),
             namespace: step.namespace.map(ToString::to_string),
             target: None,
-            items: Some(step.items as u64).filter(|items| *items > 0),
+            items: Some(step.items).filter(|items| *items > 0),
             outcome: outcome.to_owned(),
             status: status.as_u16(),
         });
@@ -334,30 +347,16 @@ impl Audit {
         {
             return dropped("file", 1);
         }
-        if file.try_send(FileMessage::Line(line_of(record))).is_err() {
+        if file.try_send(Queued::Item(line_of(record))).is_err() {
             dropped("file", 1);
         }
     }
 
     /// Waits until everything is written.
     pub(crate) async fn flush(&self) {
-        let (file_reply, file_done) = oneshot::channel();
-        let (store_reply, store_done) = oneshot::channel();
-        let file = async {
-            if let Some(file) = &self.0.file
-                && file.send(FileMessage::Flush(file_reply)).await.is_ok()
-            {
-                file_done.await.ok();
-            }
-        };
-        let store = async {
-            if let Some(entries) = &self.0.entries
-                && entries.send(StoreMessage::Flush(store_reply)).await.is_ok()
-            {
-                store_done.await.ok();
-            }
-        };
-        let flushed = async { tokio::join!(file, store) };
+        let Inner { file, entries, .. } = &*self.0;
+        let flushed =
+            async { tokio::join!(Queued::flush(file.as_ref()), Queued::flush(entries.as_ref())) };
         // What cannot be written must not stop the end.
         let _in_time = tokio::time::timeout(CLOSE_WITHIN, flushed).await;
     }
@@ -398,14 +397,14 @@ impl AuditedCall {
         if is_kept && (is_doubtful || status.as_u16() < 400) {
             let id = AuditId::new(self.now, rand::random());
             let line = String::from_utf8_lossy(&line_of(&self.record)).trim_end().to_owned();
-            let message = StoreMessage::Entry(AuditEntry { id, line });
+            let message = Queued::Item(AuditEntry { id, line });
             let entries = self.audit.0.entries.as_ref();
             if entries.is_some_and(|entries| entries.try_send(message).is_err()) {
                 dropped("store", 1);
             }
         }
         match self.permit.take() {
-            Some(permit) => drop(permit.send(FileMessage::Line(line_of(&self.record)))),
+            Some(permit) => drop(permit.send(Queued::Item(line_of(&self.record)))),
             None if self.has_line || is_denied => self.audit.write(&self.record),
             None => {}
         }

@@ -30,17 +30,13 @@ use std::{
     time::Instant,
 };
 
-use axum::response::Response;
 use duly_core::{
     Code, Millis, Timestamp,
     access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Subject},
     error_code::Retry,
 };
 use duly_store::{AccessRecords, Error, RestoreState};
-use http::{
-    HeaderMap, HeaderValue,
-    header::{AUTHORIZATION, WWW_AUTHENTICATE},
-};
+use http::{HeaderMap, header::AUTHORIZATION};
 use parking_lot::{Mutex, RwLock};
 
 use self::{
@@ -231,23 +227,11 @@ impl Auth {
         (known, admitted)
     }
 
-    /// Returns the caller of a request, who has a valid key or needs none. A failed proof is not counted.
+    /// Returns the caller of a request, who has a valid key. A failed proof is not counted.
     ///
     /// # Errors
     /// `unauthenticated` without a valid key; another code if this node cannot look at keys.
-    pub(crate) fn caller_of(
-        &self,
-        headers: &HeaderMap,
-        peer: Peer,
-        now: Timestamp,
-    ) -> Result<Caller, Problem> {
-        if !self.is_required() {
-            return Ok(Caller::Anyone);
-        }
-        self.authenticate(headers, peer, now)
-    }
-
-    fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
         peer: Peer,
@@ -388,11 +372,6 @@ fn unauthenticated_by(means: &[&str]) -> Problem {
         None,
         "\"Bearer \" and a valid key",
     )
-}
-
-/// Adds the header that a response with status 401 must have.
-pub(crate) fn challenge(response: &mut Response) {
-    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
 }
 
 #[cfg(test)]

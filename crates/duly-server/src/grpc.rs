@@ -16,7 +16,6 @@ mod health;
 mod inbound;
 mod namespaces;
 mod outbound;
-mod pull;
 mod status;
 mod timers;
 
@@ -38,8 +37,7 @@ use tonic_reflection::server::Builder as Reflection;
 
 use crate::{
     problem::Problem,
-    service::Admitted,
-    service::{App, StartupState, items::BATCH_BYTES_MAX},
+    service::{Admitted, App, StartupState, items::BATCH_BYTES_MAX},
 };
 
 /// Most bytes of a response: no limit, because the memory budget bounds a page.
@@ -68,7 +66,7 @@ pub fn router(app: App) -> Router {
                 .max_encoding_message_size(RESPONSE_BYTES_MAX)
         };
     }
-    let timers = sized!(TimersServer::new(timers::TimersService::new()));
+    let timers = sized!(TimersServer::new(timers::TimersService::default()));
     let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService));
     let cluster = sized!(ClusterServer::new(health::ClusterService));
     let health = HealthServer::new(health::HealthService(app.clone()));
@@ -108,6 +106,16 @@ fn admitted_of<T>(request: &tonic::Request<T>) -> Result<Admitted, Problem> {
 /// Returns the admitted call and the message of a request.
 fn read<T>(request: tonic::Request<T>) -> Result<(Admitted, T), Problem> {
     Ok((admitted_of(&request)?, request.into_inner()))
+}
+
+/// Returns the admitted call, the namespace that `name` reads from its message, and the message.
+fn read_in<T>(
+    request: tonic::Request<T>,
+    name: impl FnOnce(&T) -> &str,
+) -> Result<(Admitted, NamespaceName, T), Problem> {
+    let (admitted, message) = read(request)?;
+    let namespace = namespace(&admitted, name(&message))?;
+    Ok((admitted, namespace, message))
 }
 
 /// Parses the namespace of a message, and checks that the caller may use it.

@@ -147,27 +147,26 @@ pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse,
     }
 }
 
+/// The outcome of an item, with what its caller sent; or its refusal before it reached the store.
+pub(crate) type ItemOutcome = Result<(SentOperation, Outcome), Problem>;
+
 /// Returns the result of one operation of a batch. `path` returns its place in the body, for a refusal.
 pub(crate) fn result(
     caller: &Caller,
-    sent: SentOperation,
-    outcome: &Outcome,
+    item: ItemOutcome,
     path: impl FnOnce(OperationKind) -> String,
 ) -> OperationResult {
-    let path = &path_for(sent.kind, outcome, path);
-    let result = if sent.kind == OperationKind::Cancel {
-        cancelled(outcome, path)
-            .map(|it| OperationResult { cancelled: Some(it), ..OperationResult::default() })
-    } else {
-        timer(caller, sent, outcome, path)
-            .map(|it| OperationResult { timer: Some(Box::new(it)), ..OperationResult::default() })
-    };
-    result.unwrap_or_else(refusal)
-}
-
-/// Returns the result of an operation that was refused.
-pub(crate) fn refusal(problem: Problem) -> OperationResult {
-    OperationResult { error: Some(problem.into_body()), ..OperationResult::default() }
+    let mut result = OperationResult::default();
+    let shown = item.and_then(|(sent, outcome)| {
+        let path = &path_for(sent.kind, &outcome, path);
+        match sent.kind {
+            OperationKind::Cancel => result.cancelled = Some(cancelled(&outcome, path)?),
+            _ => result.timer = Some(Box::new(timer(caller, sent, &outcome, path)?)),
+        }
+        Ok(())
+    });
+    result.error = shown.err().map(Problem::into_body);
+    result
 }
 
 /// Returns the place of an item in the body where it is refused: most items are not, and need no text.
@@ -181,26 +180,22 @@ fn path_for(
 
 /// Returns the result of one timer of an import. `path` is as for [`result`].
 pub(crate) fn imported(
-    outcome: &Outcome,
+    item: ItemOutcome,
     path: impl FnOnce(OperationKind) -> String,
 ) -> ImportResult {
-    match outcome {
-        Outcome::Created(_) => ImportResult { imported: Some(true), ..ImportResult::default() },
-        Outcome::Existing(view) => ImportResult {
-            existing: Some(true),
-            state: Some(view.state.as_str()),
-            ..ImportResult::default()
-        },
-        other => {
-            let path = path_for(OperationKind::Import, other, path);
-            not_imported(refused(OperationKind::Import, other, &path))
+    let mut result = ImportResult::default();
+    match item {
+        Ok((_, Outcome::Created(_))) => result.imported = Some(true),
+        Ok((_, Outcome::Existing(view))) => {
+            (result.existing, result.state) = (Some(true), Some(view.state.as_str()));
         }
+        Ok((sent, other)) => {
+            let path = path_for(sent.kind, &other, path);
+            result.error = Some(refused(sent, &other, &path).into_body());
+        }
+        Err(problem) => result.error = Some(problem.into_body()),
     }
-}
-
-/// Returns the result of a timer of an import that was refused.
-pub(crate) fn not_imported(problem: Problem) -> ImportResult {
-    ImportResult { error: Some(problem.into_body()), ..ImportResult::default() }
+    result
 }
 
 /// Returns the problem of an operation that was not carried out.

@@ -11,6 +11,7 @@ use duly_core::access::Action::{
     self, Consume, Keys, Metrics, Namespace, Operate, Read, Schedule, Store, Transfer,
 };
 use http::Method;
+use serde::Serialize;
 
 /// Path of the health.
 pub(crate) const HEALTHZ: &str = "/healthz";
@@ -73,7 +74,8 @@ pub(crate) enum CallKind {
 }
 
 /// The time limit of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum TimeLimit {
     /// `server.request_timeout`.
     Usual,
@@ -86,7 +88,8 @@ pub(crate) enum TimeLimit {
 }
 
 /// The effect of a repetition of a call whose response was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Repeat {
     /// A second time does no harm.
     Yes,
@@ -100,30 +103,7 @@ pub(crate) enum Repeat {
     IfDryRun,
 }
 
-impl Repeat {
-    /// Returns the name for readers of the OpenAPI document.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::No => "no",
-            Self::IfRevision => "if_revision",
-            Self::IfItems => "if_items",
-            Self::IfDryRun => "if_dry_run",
-        }
-    }
-}
-
 impl TimeLimit {
-    /// Returns the name for readers of the OpenAPI document.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Usual => "usual",
-            Self::Lease => "lease",
-            Self::Backup => "backup",
-            Self::Stream => "stream",
-        }
-    }
-
     /// Returns the time limit, from the one of a usual request; `None` for a stream.
     pub(crate) fn within(self, usual: Duration) -> Option<Duration> {
         match self {

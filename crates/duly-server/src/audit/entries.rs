@@ -3,33 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_store::{AuditEntry, Store};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+
+use super::Queued;
 
 /// Time in which entries are gathered before they are written to the store.
 const GATHER: Duration = Duration::from_millis(200);
 /// Time until entries that could not be written are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A message to the task of the store.
-#[derive(Debug)]
-pub(super) enum StoreMessage {
-    Entry(AuditEntry),
-    /// Replies when everything before it is written.
-    Flush(oneshot::Sender<()>),
-}
-
 /// Writes entries to the store until the server ends.
-pub(super) async fn keep(mut queue: mpsc::Receiver<StoreMessage>, store: Arc<dyn Store>) {
+pub(super) async fn keep(mut queue: mpsc::Receiver<Queued<AuditEntry>>, store: Arc<dyn Store>) {
     let (mut entries, mut flushed) = (Vec::new(), Vec::new());
     while let Some(first) = queue.recv().await {
-        if matches!(first, StoreMessage::Entry(_)) {
+        if matches!(first, Queued::Item(_)) {
             tokio::time::sleep(GATHER).await;
         }
         let mut next = Some(first);
         while let Some(message) = next {
             match message {
-                StoreMessage::Entry(entry) => entries.push(entry),
-                StoreMessage::Flush(reply) => flushed.push(reply),
+                Queued::Item(entry) => entries.push(entry),
+                Queued::Flush(reply) => flushed.push(reply),
             }
             next = queue.try_recv().ok();
         }

@@ -15,7 +15,7 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::FileMessage;
+use super::Queued;
 
 /// Lines of one write.
 const BATCH: usize = 8_192;
@@ -54,7 +54,7 @@ impl AuditFile {
     }
 
     /// Writes lines until the server ends.
-    pub(super) fn run(mut self, mut lines: mpsc::Receiver<FileMessage>) {
+    pub(super) fn run(mut self, mut lines: mpsc::Receiver<Queued<Vec<u8>>>) {
         let mut batch = Vec::new();
         while lines.blocking_recv_many(&mut batch, BATCH) > 0 {
             sleep(GATHER);
@@ -66,8 +66,8 @@ impl AuditFile {
             let (mut text, mut flushed) = (Vec::new(), Vec::new());
             for message in batch.drain(..) {
                 match message {
-                    FileMessage::Line(line) => text.extend(line),
-                    FileMessage::Flush(reply) => flushed.push(reply),
+                    Queued::Item(line) => text.extend(line),
+                    Queued::Flush(reply) => flushed.push(reply),
                 }
             }
             while let Err(error) = self.write(&text) {

@@ -4,6 +4,7 @@
 use std::{sync::atomic::AtomicU64, thread, time::Duration};
 
 use duly_core::access::{KEY_SECRETS_MAX, KeySecret};
+use http::HeaderValue;
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},

@@ -115,17 +115,21 @@ impl Caller {
         if is_same { Ok(()) } else { Err(holder.auth.unauthenticated()) }
     }
 
-    /// Returns the address of the caller, if it has a key.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
+    fn holder(&self) -> Option<&Holder> {
         match self {
             Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => holder.peer.address,
+            Self::Holder(holder) => Some(holder),
         }
+    }
+
+    /// Returns the address of the caller, if it has a key.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.holder()?.peer.address
     }
 
     /// Returns the identity of the caller, if it has a key.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        let Self::Holder(holder) = self else { return None };
+        let holder = self.holder()?;
         let subjects = holder.proof.subjects().map(|(subjects, _)| subjects);
         let subject = subjects.and_then(|subjects| subjects.first().cloned());
         Some(Identity { key: holder.key.id.clone(), subject })
@@ -133,18 +137,12 @@ impl Caller {
 
     /// Returns the key of the caller.
     pub(crate) fn key(&self) -> Option<&ApiKey> {
-        match self {
-            Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => Some(&holder.key),
-        }
+        self.holder().map(Holder::key)
     }
 
     /// Returns the tenant of the caller's key.
     pub(crate) fn tenant(&self) -> Option<&Arc<TenantState>> {
-        match self {
-            Self::Anyone | Self::Unidentified => None,
-            Self::Holder(holder) => holder.tenant.as_ref(),
-        }
+        self.holder()?.tenant.as_ref()
     }
 
     /// Returns the first name after `name` with which a name that the caller may know can begin; `None` if

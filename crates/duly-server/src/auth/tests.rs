@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use duly_core::access::Role;
 use duly_store::{AccessChange, ChangeOrigin};
-use http::{Method, Request, StatusCode, header::HOST};
+use http::{
+    HeaderValue, Method, Request, StatusCode,
+    header::{HOST, WWW_AUTHENTICATE},
+};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;

@@ -78,12 +78,13 @@ pub(super) struct ConsumeResponses {
     polled_responses: PolledResponses,
 }
 
-impl Consumers {
-    /// Creates it without consumers.
-    pub(super) fn new() -> Self {
+impl Default for Consumers {
+    fn default() -> Self {
         Self(Arc::new(Semaphore::new(CONSUMERS_MAX)))
     }
+}
 
+impl Consumers {
     /// Begins a stream.
     pub(super) fn begin(
         &self,

@@ -1,7 +1,7 @@
 //! The one layer that every gRPC request passes: admission, the time limits of caller and server, panics, metrics,
 //! the bounds of requests and responses, and the conversion of library errors into Duly's.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Body,
@@ -10,17 +10,16 @@ use axum::{
     response::Response,
 };
 use duly_core::{Code, Invalid, invalid::shorten};
-use futures::FutureExt;
 use http::{HeaderMap, StatusCode, Uri};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
     Problem, inbound, outbound,
-    status::{deadline_exceeded, from_library},
+    status::{CALLER_LIMIT, from_library},
 };
 use crate::{
-    admission::{Arrival, Decision, admit},
+    admission::{self, Arrival, Decision, admit},
     connection::Connection,
     memory::budget::Budget,
     operations::{self, CallKind, UNKNOWN_PATH},
@@ -99,33 +98,21 @@ async fn guarded(
     budget: &Budget,
     limits: CallTimeLimits,
     admitted: Admitted,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    request.extensions_mut().insert(admitted.clone());
-    let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
     let least = limits.server.into_iter().chain(limits.caller).min();
-    let response = match least {
-        Some(least) => match timeout(least, handled).await {
-            Ok(handled) => handled,
-            Err(_elapsed) => {
-                let limit = limits.server.filter(|server| *server == least);
-                return refuse(deadline_exceeded(limit, &admitted));
-            }
-        },
-        None => handled.await,
-    };
-    match response {
+    let name = (limits.server != least).then_some(CALLER_LIMIT);
+    let limit = least.unwrap_or(Duration::MAX);
+    match admission::run(admitted, limit, name, request, next).await {
         Ok(response) => {
             // A stream has its response at once; the caller's limit ends it later.
             let deadline =
                 limits.caller.filter(|_| limits.server.is_none()).map(|caller| began + caller);
-            let mut response = with_duly_status(response);
-            admitted.write_notice_to(response.headers_mut());
-            outbound::bounded(budget, response, deadline)
+            outbound::bounded(budget, with_duly_status(response), deadline)
         }
-        Err(panic) => refuse(Problem::panicked(&*panic)),
+        Err(problem) => refuse(problem),
     }
 }
 

@@ -22,7 +22,7 @@ use axum::{body::Body, extract::Request};
 use bytes::Bytes;
 use duly_core::{Code, error_code::Retry};
 use futures::{FutureExt, future::BoxFuture};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::Frame;
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
@@ -69,15 +69,14 @@ pub(super) fn bounded(
     let deadline = is_stream.then(|| Box::pin(sleep(request_timeout)));
     let (mut head, inner) = request.into_parts();
     let inbound = Inbound { inner, messages, stopping, request_timeout, deadline };
-    if !is_stream {
-        return Request::from_parts(head, Body::new(inbound));
-    }
     let incoming = Incoming(Arc::new(Mutex::new(inbound)));
-    head.extensions.insert(incoming.clone());
+    if is_stream {
+        head.extensions.insert(incoming.clone());
+    }
     Request::from_parts(head, Body::new(incoming))
 }
 
-/// The incoming side of a stream, shared with its reader; cheap to clone.
+/// The incoming side of a call, shared with the reader of a stream; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Incoming(Arc<Mutex<Inbound>>);
 
@@ -232,7 +231,7 @@ impl Inbound {
     }
 }
 
-impl hyper::body::Body for Inbound {
+impl hyper::body::Body for Incoming {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -240,7 +239,7 @@ impl hyper::body::Body for Inbound {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = self.get_mut();
+        let this = &mut *self.0.lock();
         if this.stopping.as_mut().is_some_and(|it| it.poll_unpin(context).is_ready()) {
             return Poll::Ready(None);
         }
@@ -260,34 +259,6 @@ impl hyper::body::Body for Inbound {
             }
             Ok(frame)
         }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl hyper::body::Body for Incoming {
-    type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut *self.0.lock()).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.lock().is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.lock().size_hint()
     }
 }
 

@@ -9,12 +9,9 @@ use tonic::Request;
 use super::{
     GrpcResult, Problem, namespace,
     outbound::{change_response, read_response, read_response_within},
-    read,
+    read, read_in,
 };
-use crate::{
-    messages,
-    service::{Admitted, namespaces::forecast_request},
-};
+use crate::{messages, service::namespaces::forecast_request};
 
 /// Path of the settings in a request.
 const SETTINGS: &str = "settings";
@@ -22,19 +19,6 @@ const SETTINGS: &str = "settings";
 /// The service.
 #[derive(Debug)]
 pub(super) struct NamespacesService;
-
-impl NamespacesService {
-    async fn set(
-        &self,
-        admitted: &Admitted,
-        name: &str,
-        activity: Activity,
-    ) -> Result<v1::Namespace, Problem> {
-        let name = namespace(admitted, name)?;
-        let namespace = admitted.set_activity(name, activity).await?;
-        Ok(messages::namespace(&namespace))
-    }
-}
 
 /// Puts the path of the settings in front of their field at fault.
 fn in_settings(problem: Problem) -> Problem {
@@ -48,8 +32,7 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::PutNamespaceRequest>,
     ) -> GrpcResult<v1::PutNamespaceResponse> {
-        let (admitted, request) = read(request)?;
-        let name = namespace(&admitted, &request.namespace)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let settings = request.settings.unwrap_or_default();
         let put = admitted.put_namespace(name, settings, &[]).await;
         let (namespace, created) = put.map_err(in_settings)?;
@@ -61,8 +44,7 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::PatchNamespaceRequest>,
     ) -> GrpcResult<v1::Namespace> {
-        let (admitted, request) = read(request)?;
-        let name = namespace(&admitted, &request.namespace)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let change = request.settings.unwrap_or_default();
         if change == v1::NamespaceSettings::default() && request.reset.is_empty() {
             let allowed = "given with a field to change, or reset with one";
@@ -74,8 +56,7 @@ impl Namespaces for NamespacesService {
     }
 
     async fn get(&self, request: Request<v1::GetNamespaceRequest>) -> GrpcResult<v1::Namespace> {
-        let (admitted, request) = read(request)?;
-        let name = namespace(&admitted, &request.namespace)?;
+        let (admitted, name, _) = read_in(request, |it| &it.namespace)?;
         let namespace = admitted.namespace(name).await?;
         Ok(read_response(&admitted, messages::namespace(&namespace))?)
     }
@@ -105,39 +86,38 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::DeleteNamespaceRequest>,
     ) -> GrpcResult<v1::DeleteNamespaceResponse> {
-        let (admitted, request) = read(request)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let mode = if request.force { DeleteMode::Force } else { DeleteMode::IfEmpty };
-        admitted.delete_namespace(namespace(&admitted, &request.namespace)?, mode).await?;
+        admitted.delete_namespace(name, mode).await?;
         Ok(change_response(&admitted, v1::DeleteNamespaceResponse {}).await)
     }
 
     async fn pause(&self, request: Request<v1::PauseRequest>) -> GrpcResult<v1::Namespace> {
-        let (admitted, request) = read(request)?;
-        let namespace = self.set(&admitted, &request.namespace, Activity::Paused).await?;
-        Ok(change_response(&admitted, namespace).await)
+        let (admitted, name, _) = read_in(request, |it| &it.namespace)?;
+        let namespace = admitted.set_activity(name, Activity::Paused).await?;
+        Ok(change_response(&admitted, messages::namespace(&namespace)).await)
     }
 
     async fn resume(&self, request: Request<v1::ResumeRequest>) -> GrpcResult<v1::Namespace> {
         let (admitted, request) = read(request)?;
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
+        let name = namespace(&admitted, &request.namespace)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
-        Ok(change_response(&admitted, self.set(&admitted, &request.namespace, activity).await?)
-            .await)
+        let namespace = admitted.set_activity(name, activity).await?;
+        Ok(change_response(&admitted, messages::namespace(&namespace)).await)
     }
 
     async fn repair(
         &self,
         request: Request<v1::RepairNamespaceRequest>,
     ) -> GrpcResult<v1::RepairNamespaceResponse> {
-        let (admitted, request) = read(request)?;
-        let name = namespace(&admitted, &request.namespace)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let repaired = admitted.repair_namespace(name, request.keep.as_deref()).await?;
         Ok(change_response(&admitted, messages::repaired(&repaired)).await)
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> GrpcResult<v1::NamespaceStats> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, _) = read_in(request, |it| &it.namespace)?;
         let (stats, reservation) = admitted.namespace_stats(namespace).await?;
         Ok(read_response_within(reservation, stats)?)
     }
@@ -146,8 +126,7 @@ impl Namespaces for NamespacesService {
         &self,
         request: Request<v1::ForecastRequest>,
     ) -> GrpcResult<v1::NamespaceForecast> {
-        let (admitted, request) = read(request)?;
-        let name = namespace(&admitted, &request.namespace)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let request = forecast_request(name, request.bucket.as_ref(), request.count);
         let request = request.map_err(Problem::from)?;
         let (forecast, reservation) = admitted.namespace_forecast(request).await?;

@@ -16,7 +16,7 @@ use duly_node::{Leased, PendingReply};
 use duly_store::{Page, Partial, query::Position};
 use futures::FutureExt;
 use http::HeaderMap;
-use hyper::body::{Frame, SizeHint};
+use hyper::body::Frame;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -227,9 +227,5 @@ impl hyper::body::Body for Outbound {
 
     fn is_end_stream(&self) -> bool {
         self.rest.is_empty() && self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
     }
 }

@@ -11,13 +11,10 @@ use duly_core::{Code, error_code::Retry};
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::{
-    problem::Problem,
-    service::{Admitted, no_response},
-};
+use crate::{problem::Problem, service::no_response};
 
 /// The time limit of a caller.
-const CALLER_LIMIT: &str = "within the caller's grpc-timeout";
+pub(super) const CALLER_LIMIT: &str = "within the caller's grpc-timeout";
 /// The domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "duly";
 
@@ -84,12 +81,6 @@ pub(super) fn from_library(status: Status) -> Status {
             Problem::new(Code::Aborted, detail).with_retry(Retry::Now).into()
         }
     }
-}
-
-/// Returns the status of a call over its time limit: the server's `limit`, or without it the caller's.
-pub(super) fn deadline_exceeded(limit: Option<Duration>, admitted: &Admitted) -> Status {
-    let within = limit.map(|limit| format!("within {} s", limit.as_secs()));
-    admitted.no_response(within.as_deref().unwrap_or(CALLER_LIMIT)).into()
 }
 
 /// Returns the status of a stream over its caller's time limit, whose last change may have been made or not.

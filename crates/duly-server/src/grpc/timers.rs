@@ -1,14 +1,15 @@
 //! `duly.v1.Timers`: every call on timers.
 //!
-//! The calls that lease firings are in [`super::pull`] and [`super::consume`].
+//! The stream that leases firings is in [`super::consume`].
 
 use duly_api::{
     MessageFormat, Time, View, Words as _,
     batch::OPERATIONS_MAX,
+    lease::LeaseCall,
     timer::ScheduleMark,
     v1::{self, timers_server::Timers},
 };
-use duly_core::{NamespaceName, TimerId};
+use duly_core::{Invalid, NamespaceName, TimerId};
 use duly_store::{
     Outcome,
     query::{ListRequest, ListState},
@@ -20,8 +21,8 @@ use super::{
     GrpcResult, Problem,
     consume::{ConsumeResponses, Consumers},
     namespace,
-    outbound::{change_response, change_response_within, page, read_response_within},
-    pull, read, required,
+    outbound::{change_response, change_response_within, page, read_response_within, with_guards},
+    read, read_in, required,
 };
 use crate::{
     memory::budget::Reservation,
@@ -30,24 +31,20 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        items::{OPERATION_BYTES, command, sort_items, too_many},
+        items::{OPERATION_BYTES, command, outcomes_of, sort_items, too_many},
         lists::{apply_cursor, list_view, page_limit},
+        pull::{Claims, SETTLEMENT_BYTES, check_settlements, reserve_settlements, settle_result},
         reading::ReadResult,
     },
 };
 
 /// The service.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TimersService {
     consumers: Consumers,
 }
 
 impl TimersService {
-    /// Creates the service.
-    pub(super) fn new() -> Self {
-        Self { consumers: Consumers::new() }
-    }
-
     /// Carries out a single operation.
     async fn apply_single(
         &self,
@@ -92,18 +89,26 @@ fn list(admitted: &Admitted, request: &v1::ListRequest) -> Result<ListRequest, P
     })
 }
 
+/// Returns the checked lease of a settle call, which must name no namespace: it is that of the
+/// settlements.
+fn within_settle(lease: v1::LeaseRequest) -> Result<LeaseCall, Invalid> {
+    if !lease.namespace.is_empty() {
+        let allowed = "left out: the firings are of the namespace of the settlements";
+        return Err(Invalid::new("namespace", lease.namespace, allowed));
+    }
+    lease.check()
+}
+
 #[tonic::async_trait]
 impl Timers for TimersService {
     async fn schedule(&self, request: Request<v1::ScheduleRequest>) -> GrpcResult<v1::Timer> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let operation = required("schedule", request.schedule)?.into();
         self.timer(&admitted, namespace, operation).await
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> GrpcResult<v1::Timer> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         let ReadResult { value, mut reservation, rest } =
             admitted.read_timer(namespace, id).await?;
@@ -115,16 +120,14 @@ impl Timers for TimersService {
     }
 
     async fn reschedule(&self, request: Request<v1::RescheduleRequest>) -> GrpcResult<v1::Timer> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let reschedule = Some(Box::new(required("reschedule", request.reschedule)?));
         let operation = v1::Operation { reschedule, ..v1::Operation::default() };
         self.timer(&admitted, namespace, operation).await
     }
 
     async fn cancel(&self, request: Request<v1::CancelRequest>) -> GrpcResult<v1::CancelResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let operation = required("cancel", request.cancel)?.into();
         let (sent, outcome, reservation) =
             self.apply_single(&admitted, namespace, operation).await?;
@@ -133,8 +136,7 @@ impl Timers for TimersService {
     }
 
     async fn fire(&self, request: Request<v1::FireRequest>) -> GrpcResult<v1::Timer> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let fire = Some(required("fire", request.fire)?);
         let operation = v1::Operation { fire, ..v1::Operation::default() };
         self.timer(&admitted, namespace, operation).await
@@ -154,8 +156,7 @@ impl Timers for TimersService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let count = request.operations.len();
         if count > OPERATIONS_MAX {
             return Err(too_many("operations", count, OPERATIONS_MAX).into());
@@ -174,16 +175,9 @@ impl Timers for TimersService {
         let outcomes = admitted.apply_many(&namespace, commands).await?;
         let reader = admitted.clone();
         let response = run_blocking(count * OPERATION_BYTES, move || {
-            let mut outcomes = outcomes.into_iter();
-            let results = slots.into_iter().enumerate().map(|(i, slot)| match slot {
-                Err(problem) => messages::refusal(problem),
-                Ok(sent) => match outcomes.next() {
-                    Some(outcome) => {
-                        messages::result(reader.caller(), sent, &outcome, |kind| kind.path_at(i))
-                    }
-                    None => messages::refusal(Problem::fault("an operation has no outcome")),
-                },
-            });
+            let outcomes = outcomes_of(slots, Ok(outcomes)).enumerate();
+            let results = outcomes
+                .map(|(i, item)| messages::result(reader.caller(), item, |kind| kind.path_at(i)));
             Ok(v1::BatchResponse { results: results.collect() })
         })
         .await?;
@@ -194,11 +188,43 @@ impl Timers for TimersService {
     }
 
     async fn lease(&self, request: Request<v1::LeaseRequest>) -> GrpcResult<v1::LeaseResponse> {
-        Ok(pull::lease(request).await?)
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
+        let call = request.check().map_err(Problem::from)?;
+        let claims = Claims::take(&admitted, namespace, call).await?;
+        let message = claims.shown();
+        // If this is refused, the claims are released and do not count as attempts.
+        let reservation = claims.memory.for_response(&admitted.budget(), message.encoded_len())?;
+        Ok(with_guards(message, reservation, Some(claims.leased)))
     }
 
     async fn settle(&self, request: Request<v1::SettleRequest>) -> GrpcResult<v1::SettleResponse> {
-        Ok(pull::settle(request).await?)
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
+        let lease = request.lease.map(|it| within_settle(it).map_err(|it| it.within("lease")));
+        let lease = lease.transpose().map_err(Problem::from)?;
+        let count = request.settlements.len();
+        let reservation = reserve_settlements(&admitted.budget(), count)?;
+        let within = namespace.clone();
+        let checked = run_blocking(count * SETTLEMENT_BYTES, move || {
+            Ok(check_settlements(&within, request.settlements))
+        });
+        let settled = admitted.settle_many(checked.await?).await?;
+        let results = settled.into_iter().map(settle_result).collect();
+        let mut message = v1::SettleResponse { results, leased: None };
+        if let Some(call) = lease {
+            // The settlements count whether or not firings can be leased.
+            if let Ok(claims) = Claims::take(&admitted, namespace, call).await {
+                message.leased = Some(claims.shown());
+                if let Ok(reservation) =
+                    claims.memory.for_response(&admitted.budget(), message.encoded_len())
+                {
+                    return Ok(with_guards(message, reservation, Some(claims.leased)));
+                }
+            }
+            message.leased = Some(v1::LeaseResponse::default());
+        }
+        let response = change_response(&admitted, message).await;
+        drop(reservation);
+        Ok(response)
     }
 
     type ConsumeStream = ConsumeResponses;
@@ -214,8 +240,7 @@ impl Timers for TimersService {
         &self,
         request: Request<v1::CancelManyRequest>,
     ) -> GrpcResult<v1::CancelManyResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let call = request.check().map_err(Problem::from)?;
         Ok(change_response(&admitted, admitted.cancel_many(namespace, call).await?).await)
     }
@@ -224,23 +249,20 @@ impl Timers for TimersService {
         &self,
         request: Request<v1::RedriveRequest>,
     ) -> GrpcResult<v1::RedriveResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let (selection, spacing) = request.check().map_err(Problem::from)?;
         let redriven = admitted.redrive(namespace, selection, spacing).await?;
         Ok(change_response(&admitted, redriven).await)
     }
 
     async fn purge(&self, request: Request<v1::PurgeRequest>) -> GrpcResult<v1::PurgeResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let selection = request.check().map_err(Problem::from)?;
         Ok(change_response(&admitted, admitted.purge(namespace, selection).await?).await)
     }
 
     async fn forget(&self, request: Request<v1::ForgetRequest>) -> GrpcResult<v1::ForgetResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let id = TimerId::new(&request.id).map_err(Problem::from)?;
         Ok(change_response(&admitted, admitted.forget(namespace, id).await?).await)
     }
@@ -249,9 +271,11 @@ impl Timers for TimersService {
         &self,
         request: Request<v1::DeadLetterOverdueRequest>,
     ) -> GrpcResult<v1::DeadLetterOverdueResponse> {
-        let (admitted, request) = read(request)?;
-        let namespace = namespace(&admitted, &request.namespace)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let dead_lettered = admitted.dead_letter_overdue(namespace, request).await?;
         Ok(change_response(&admitted, dead_lettered).await)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,6 @@
 
 use axum::extract::{FromRequest, Request};
 use duly_core::{Invalid, NamespaceName};
-use duly_store::Outcome;
 
 use super::{
     Problem,
@@ -17,12 +16,12 @@ use super::{
 };
 use crate::{
     memory::budget::Reservation,
-    problem::refusal_texts::SentOperation,
     service::{
         Admitted,
         blocking::run_blocking,
         items::{
-            BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems, sort_items, too_many,
+            BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems, outcomes_of,
+            sort_items, too_many,
         },
     },
 };
@@ -112,7 +111,10 @@ async fn respond(call: CallOn<NamespaceName>, request: Request, items: Items) ->
     let outcomes = admitted.apply_many(&namespace, commands).await?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
-    let written = move || write(results_of(&admitted, items, slots, outcomes));
+    let written = move || {
+        let outcomes = outcomes_of(slots, Ok(outcomes)).enumerate();
+        write(outcomes.map(|(i, item)| items.result(&admitted, item, |kind| kind.path_at(i))))
+    };
     let text = run_blocking(count * OPERATION_BYTES, written).await?;
     Ok(response::change(reservation, text.into()).await)
 }
@@ -135,19 +137,6 @@ fn prepare(
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
     Ok((sort_items(admitted, read), reservation))
-}
-
-fn results_of(
-    admitted: &Admitted,
-    items: Items,
-    slots: Vec<Result<SentOperation, Problem>>,
-    outcomes: Vec<Outcome>,
-) -> impl Iterator<Item = ItemResult> {
-    let mut outcomes = outcomes.into_iter();
-    slots.into_iter().enumerate().map(move |(i, slot)| match slot {
-        Err(problem) => items.refusal(problem),
-        Ok(sent) => items.result(admitted, sent, outcomes.next().as_ref(), |kind| kind.path_at(i)),
-    })
 }
 
 /// Writes the body of a response. Each outcome and its result are dropped when they are written.

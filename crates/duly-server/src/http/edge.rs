@@ -1,7 +1,7 @@
 //! The one layer that every request passes: admission, the time limit, panics, metrics, and the conversion of
 //! framework errors into problems.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::HttpBody,
@@ -10,16 +10,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use duly_core::Code;
-use futures::FutureExt;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{Problem, cors::Cors, openapi::takes_query, target::Query, unread};
 use crate::{
-    admission::{Arrival, Decision, admit},
+    admission::{self, Arrival, Decision, admit},
     connection::Connection,
     memory::budget::{self, Budget, IsCounted},
-    operations::{self, CallKind, PREFLIGHT},
+    operations::{self, CallKind, Operation, PREFLIGHT},
     service::{Admitted, App},
     telemetry::UNMATCHED,
 };
@@ -38,7 +37,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let connection = request.extensions_mut().remove::<Connection>();
     let arrival =
         Arrival { protocol: "http", operation, request: &request, connection: connection.as_ref() };
-    let form = || check_query(operation.kind, route, request.method(), request.uri());
+    let form = || check_query(operation, request.uri());
     let Decision { admitted, audited, kind, budget, is_stranger } = admit(&app, arrival, form);
     let (request, unread) = unread::watch(request);
     let response = match admitted {
@@ -99,26 +98,16 @@ async fn guarded(
     limit: Option<Duration>,
     route: &str,
     admitted: Admitted,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
     let limit = limit.unwrap_or(Duration::MAX);
-    request.extensions_mut().insert(admitted.clone());
-    let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match timeout(limit, handled).await {
-        Ok(Ok(response)) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
+    match admission::run(admitted, limit, None, request, next).await {
+        Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
             method_not_allowed(route, &method)
         }
-        Ok(Ok(mut response)) => {
-            admitted.write_notice_to(response.headers_mut());
-            response
-        }
-        Ok(Err(panic)) => Problem::panicked(&*panic).into_response(),
-        Err(_) => {
-            let within = format!("within {} s", limit.as_secs());
-            admitted.no_response(&within).into_response()
-        }
+        response => response.into_response(),
     }
 }
 
@@ -137,9 +126,9 @@ fn method_not_allowed(route: &str, method: &Method) -> Response {
 /// Refuses parameters that nothing would read, such as a condition on a call that has none.
 ///
 /// The service's own paths are not checked: probes and scrapers may add any parameter.
-fn check_query(kind: CallKind, route: &str, method: &Method, uri: &Uri) -> Result<(), Problem> {
-    let is_checked = matches!(kind, CallKind::Read | CallKind::Change);
-    if uri.query().is_some() && is_checked && takes_query(route, method) == Some(false) {
+fn check_query(operation: &Operation, uri: &Uri) -> Result<(), Problem> {
+    let is_checked = matches!(operation.kind, CallKind::Read | CallKind::Change);
+    if uri.query().is_some() && is_checked && !takes_query(operation.name) {
         Query::read(uri, &[])?;
     }
     Ok(())
@@ -155,11 +144,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::{
-        auth::Caller,
-        operations::{Operation, of_http},
-        tests::TestServer,
-    };
+    use crate::{auth::Caller, operations::of_http, tests::TestServer};
 
     fn change() -> &'static Operation {
         of_http(&Method::POST, "/v1/keys")

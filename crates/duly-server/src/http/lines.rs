@@ -34,13 +34,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::splitter::{InputLine, Splitter};
 use super::{Problem, body::NDJSON, response::write_json};
 use crate::{
-    audit::StreamStep,
     memory::budget::{self, Reservation},
     problem::refusal_texts::SentOperation,
     service::{
         Admitted,
         blocking::run_blocking,
-        items::{BATCH_BYTES_MAX, Items, sort_items},
+        items::{BATCH_BYTES_MAX, Items, outcomes_of, sort_items},
     },
 };
 use duly_api::batch::{LastLine, ResultLine, Results};
@@ -171,7 +170,10 @@ impl LineStream {
                 }
                 StreamProgress::Ended if self.results == Results::All => return None,
                 StreamProgress::Ended => {
-                    return Some(line(&self.admitted, &self.summary()));
+                    let LineCounts { accepted, refused } = self.counts;
+                    let lines = accepted + refused;
+                    let summary = LastLine::Summary { lines, accepted, refused };
+                    return Some(line(&self.admitted, &summary));
                 }
                 StreamProgress::Stopped(problem) => {
                     let after_line = self.splitter.line();
@@ -268,36 +270,17 @@ impl LineStream {
             Ok((numbers, sort_items(&admitted, read)))
         });
         let (numbers, (slots, commands)) = prepared.await?;
-        let (outcomes, refused_whole) =
-            match self.admitted.apply_many(&self.namespace, commands).await {
-                Ok(outcomes) => (outcomes, None),
-                Err(problem) => (Vec::new(), Some(problem)),
-            };
+        let outcomes = self.admitted.apply_many(&self.namespace, commands).await;
+        let wait_ms = outcomes.as_ref().err().and_then(|problem| problem.body().retry_after_ms);
         drop(values);
         let notes = self.admitted.take_notes();
-        let step = StreamStep {
-            protocol: "http",
-            operation: self.admitted.operation(),
-            namespace: Some(&self.namespace),
-            items: usize::try_from(notes.items).unwrap_or(usize::MAX),
-            is_denied: notes.is_denied,
-            is_doubtful: refused_whole.is_some() && notes.items > 0,
-        };
-        if step.items > 0 || step.is_denied {
-            self.admitted.audit.note_step(self.admitted.caller(), &step, self.admitted.now());
+        if notes.items > 0 || notes.is_denied {
+            let is_doubtful = outcomes.is_err() && notes.items > 0;
+            self.admitted.note_step("http", &notes, Some(&self.namespace), is_doubtful);
         }
         let mut text = Vec::new();
-        let mut outcomes = outcomes.iter();
-        for (line, slot) in numbers.into_iter().zip(slots) {
-            let result = match (slot, &refused_whole) {
-                (Err(problem), _) => self.items.refusal(problem),
-                (Ok(_), Some(problem)) => self.items.refusal(problem.clone()),
-                (Ok(sent), None) => {
-                    self.items.result(&self.admitted, sent, outcomes.next(), |kind| {
-                        kind.name().to_owned()
-                    })
-                }
-            };
+        for (line, item) in numbers.into_iter().zip(outcomes_of(slots, outcomes)) {
+            let result = self.items.result(&self.admitted, item, |kind| kind.name().to_owned());
             let refused = result.is_refused();
             let LineCounts { accepted, refused: others } = &mut self.counts;
             *(if refused { others } else { accepted }) += 1;
@@ -305,17 +288,11 @@ impl LineStream {
                 write_line(&mut text, &ResultLine { line, result });
             }
         }
-        if let Some(wait_ms) = refused_whole.and_then(|problem| problem.into_body().retry_after_ms)
-        {
+        if let Some(wait_ms) = wait_ms {
             // The next step would get the same error: the sender is slowed down instead.
             sleep(Duration::from_millis(wait_ms).min(OVERLOAD_WAIT_MAX)).await;
         }
         Ok(text)
-    }
-
-    fn summary(&self) -> LastLine {
-        let LineCounts { accepted, refused } = self.counts;
-        LastLine::Summary { lines: accepted + refused, accepted, refused }
     }
 }
 

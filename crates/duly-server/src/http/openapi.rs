@@ -11,10 +11,7 @@
 //! 3. The values of each enumeration have names that begin with that of the enumeration.
 //! 4. A response has one media type. `x-lines` names that of the stream that it can be instead.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::OnceLock,
-};
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use axum::{body::Body, response::Response};
 use duly_api::{
@@ -28,7 +25,7 @@ use utoipa::{
     OpenApi, ToSchema as _,
     openapi::{
         RefOr,
-        path::{Operation, Parameter, ParameterIn, PathItem},
+        path::{Operation, Parameter, ParameterIn},
     },
 };
 
@@ -194,8 +191,8 @@ fn complete_call(path: &str, method: &str, call: &mut Value) {
     if !matches!(operation.kind, CallKind::Read | CallKind::Change) {
         return;
     }
-    call["x-duly-repeat"] = json!(operation.repeat.name());
-    call["x-duly-time-limit"] = json!(operation.time_limit.name());
+    call["x-duly-repeat"] = json!(operation.repeat);
+    call["x-duly-time-limit"] = json!(operation.time_limit);
     let mut parameters = call["parameters"].as_array().cloned().unwrap_or_default();
     for (part, name, description) in PATH_PARAMETERS {
         let is_described = parameters.iter().any(|parameter| parameter["name"] == name);
@@ -304,28 +301,19 @@ fn each_object(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
     responses((status = 200, description = "OpenAPI 3.1.", body = serde_json::Value))
 )]
 pub(crate) async fn openapi() -> Response {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(openapi_json);
-    response::with_body(StatusCode::OK, Body::from(text.as_str()))
+    static TEXT: LazyLock<String> = LazyLock::new(openapi_json);
+    response::with_body(StatusCode::OK, Body::from(TEXT.as_str()))
 }
 
-/// Returns `true` if an operation has query parameters; `None` if there is no such operation.
-pub(super) fn takes_query(route: &str, method: &Method) -> Option<bool> {
-    static ROUTES: OnceLock<BTreeMap<String, PathItem>> = OnceLock::new();
-    let routes = ROUTES.get_or_init(|| {
+/// Returns `true` if the operation of this name has query parameters.
+pub(super) fn takes_query(name: &str) -> bool {
+    static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         let (_, document) = super::routes().split_for_parts();
-        document.paths.paths.into_iter().collect()
+        let items = document.paths.paths.into_values();
+        let calls = items.flat_map(|it| [it.get, it.post, it.put, it.patch, it.delete]).flatten();
+        calls.filter(has_query).filter_map(|call| call.operation_id).collect()
     });
-    let item = routes.get(route)?;
-    let operation = match *method {
-        Method::GET | Method::HEAD => &item.get,
-        Method::POST => &item.post,
-        Method::PUT => &item.put,
-        Method::PATCH => &item.patch,
-        Method::DELETE => &item.delete,
-        _ => &None,
-    };
-    operation.as_ref().map(has_query)
+    NAMES.contains(name)
 }
 
 fn has_query(operation: &Operation) -> bool {

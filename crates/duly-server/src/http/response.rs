@@ -24,15 +24,14 @@ use duly_core::Code;
 use duly_node::Leased;
 use duly_store::TimerView;
 use http::{
-    StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use super::{Problem, body::JSON};
 use crate::{
-    auth,
     memory::budget::{self, IsCounted, Reservation},
     messages,
     service::{Admitted, blocking::run_blocking},
@@ -57,7 +56,7 @@ impl IntoResponse for Problem {
         let body = Body::from(to_bytes(self.body()).unwrap_or_default());
         let mut response = (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         if self.code() == Code::Unauthenticated {
-            auth::challenge(&mut response);
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(wait_ms) = self.body().retry_after_ms {
             response.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());

@@ -4,7 +4,6 @@
 //! [`crate::admission`] makes it, for HTTP and gRPC alike. The operations are its methods.
 
 use std::{
-    fmt,
     ops::Deref,
     sync::{
         Arc,
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::App;
 use crate::{
-    audit::{CallNotes, SharedNotes},
+    audit::{CallNotes, SharedNotes, StreamStep},
     auth::Caller,
     memory::budget::Budget,
     operations::{CallKind, Operation, Repeat},
@@ -30,9 +29,10 @@ use crate::{
 pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
 /// An admitted call; cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Admitted(Arc<Inner>);
 
+#[derive(Debug)]
 struct Inner {
     app: App,
     operation: &'static Operation,
@@ -106,6 +106,25 @@ impl Admitted {
         self.0.notes.as_ref().map(|it| std::mem::take(&mut *it.lock())).unwrap_or_default()
     }
 
+    /// Records a step of a stream in the audit log, with the notes that were made since the step before it.
+    pub(crate) fn note_step(
+        &self,
+        protocol: &'static str,
+        notes: &CallNotes,
+        namespace: Option<&NamespaceName>,
+        is_doubtful: bool,
+    ) {
+        let step = StreamStep {
+            protocol,
+            operation: self.0.operation,
+            namespace: namespace.or(notes.namespace.as_ref()),
+            items: notes.items,
+            is_denied: notes.is_denied,
+            is_doubtful,
+        };
+        self.audit.note_step(&self.0.caller, &step, self.now());
+    }
+
     /// Returns `true` if the call may do nothing but revoke a key.
     pub(crate) fn may_only_revoke(&self) -> bool {
         self.0.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
@@ -152,12 +171,6 @@ impl Admitted {
     /// Returns the problem of a call that has no response `within` its time limit.
     pub(crate) fn no_response(&self, within: &str) -> Problem {
         no_response(self.0.changes_nothing.load(Ordering::Acquire), within)
-    }
-}
-
-impl fmt::Debug for Admitted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Admitted").field(&self.0.operation.name).finish()
     }
 }
 

@@ -185,13 +185,16 @@ impl App {
         part.unwrap_or_else(|| self.0.budget.clone())
     }
 
-    /// Returns the caller of a request, who has a valid key or needs none.
+    /// Returns the caller of a request, who has a valid key or needs none. A failed proof is not counted.
     ///
     /// # Errors
     /// `unauthenticated` without a valid key; another code if this node cannot look at keys.
     pub(crate) fn caller_of(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
+        if !self.auth.is_required() {
+            return Ok(Caller::Anyone);
+        }
         let peer = self.guard.behind_proxies(peer.clone(), headers);
-        self.auth.caller_of(headers, peer, self.now())
+        self.auth.authenticate(headers, peer, self.now())
     }
 
     /// Returns `true` while the address of a request has failed too often to show a valid key.

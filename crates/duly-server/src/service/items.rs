@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{Admitted, App};
 use crate::{
-    messages,
+    messages::{self, ItemOutcome},
     problem::{
         Problem,
         refusal_texts::{OperationKind, SentOperation},
@@ -70,26 +70,14 @@ impl Items {
     pub(crate) fn result(
         self,
         admitted: &Admitted,
-        sent: SentOperation,
-        outcome: Option<&Outcome>,
+        item: ItemOutcome,
         path: impl FnOnce(OperationKind) -> String,
     ) -> ItemResult {
-        let Some(outcome) = outcome else {
-            return self.refusal(Problem::fault("an operation has no outcome"));
-        };
         match self {
             Self::Operations => {
-                ItemResult::Operation(messages::result(admitted.caller(), sent, outcome, path))
+                ItemResult::Operation(messages::result(admitted.caller(), item, path))
             }
-            Self::Timers => ItemResult::Timer(messages::imported(outcome, path)),
-        }
-    }
-
-    /// Returns the result of an item that was refused.
-    pub(crate) fn refusal(self, problem: Problem) -> ItemResult {
-        match self {
-            Self::Operations => ItemResult::Operation(messages::refusal(problem)),
-            Self::Timers => ItemResult::Timer(messages::not_imported(problem)),
+            Self::Timers => ItemResult::Timer(messages::imported(item, path)),
         }
     }
 }
@@ -131,6 +119,26 @@ pub(crate) fn sort_items(
         Ok(sent)
     });
     (slots.collect(), commands)
+}
+
+/// Returns the outcome of each item of [`sort_items`], from those of the commands, or from the problem of all of them.
+pub(crate) fn outcomes_of(
+    slots: Vec<Result<SentOperation, Problem>>,
+    outcomes: Result<Vec<Outcome>, Problem>,
+) -> impl Iterator<Item = ItemOutcome> {
+    let (outcomes, refused) = match outcomes {
+        Ok(outcomes) => (outcomes, None),
+        Err(problem) => (Vec::new(), Some(problem)),
+    };
+    let mut outcomes = outcomes.into_iter();
+    slots.into_iter().map(move |slot| {
+        let sent = slot?;
+        match (outcomes.next(), &refused) {
+            (Some(outcome), _) => Ok((sent, outcome)),
+            (None, Some(problem)) => Err(problem.clone()),
+            (None, None) => Err(Problem::fault("an operation has no outcome")),
+        }
+    })
 }
 
 /// Result of one item.

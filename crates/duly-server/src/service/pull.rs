@@ -117,6 +117,15 @@ pub(crate) fn check_settlement(
     settlement.map_err(|invalid| invalid.within(&format!("settlements[{index}]")))
 }
 
+/// Returns the settlements of one message, checked.
+pub(crate) fn check_settlements(
+    namespace: &NamespaceName,
+    settlements: Vec<SettlementMessage>,
+) -> Vec<CheckedSettlement> {
+    let settlements = settlements.into_iter().enumerate();
+    settlements.map(|(i, settlement)| check_settlement(namespace, i, Ok(settlement))).collect()
+}
+
 /// Reserves the memory of `count` settlements and their results, unless the number is over the limit.
 pub(crate) fn reserve_settlements(budget: &Budget, count: usize) -> Result<Reservation, Problem> {
     if count > SETTLEMENTS_MAX {

@@ -23,14 +23,13 @@ use tonic::Status;
 
 use super::{QueuedResponse, Requests};
 use crate::{
-    audit::StreamStep,
-    grpc::{Problem, namespace, pull::check_settlements, required},
+    grpc::{Problem, namespace, required},
     memory::lease_reservation::LeaseReservation,
     messages,
     service::{
         Admitted,
         blocking::run_blocking,
-        pull::{SETTLEMENT_BYTES, reserve_settlements, settle_result},
+        pull::{SETTLEMENT_BYTES, check_settlements, reserve_settlements, settle_result},
     },
 };
 
@@ -81,25 +80,6 @@ pub(super) struct Session {
     stops_at: Option<Instant>,
 }
 
-/// Records a step of a stream in the audit log.
-fn note_step(
-    admitted: &Admitted,
-    namespace: Option<&NamespaceName>,
-    items: usize,
-    is_doubtful: bool,
-) {
-    let notes = admitted.take_notes();
-    let step = StreamStep {
-        protocol: "grpc",
-        operation: admitted.operation(),
-        namespace: namespace.or(notes.namespace.as_ref()),
-        items,
-        is_denied: notes.is_denied,
-        is_doubtful,
-    };
-    admitted.audit.note_step(admitted.caller(), &step, admitted.now());
-}
-
 impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
@@ -112,7 +92,7 @@ impl Session {
         admitted.caller().check_still_valid(admitted.now())?;
         let open = required("open", first.open.take())?;
         let opened = Self::open(admitted.clone(), open, responses);
-        note_step(&admitted, opened.as_ref().ok().map(|session| &session.namespace), 0, false);
+        admitted.note_step("grpc", &admitted.take_notes(), None, false);
         let mut session = opened?;
         session.take(first).await?;
         let mut leasing: OptionFuture<LeaseFuture> = None.into();
@@ -196,8 +176,9 @@ impl Session {
     }
 
     /// Records a step in the audit log.
-    fn note_step(&self, items: usize, is_doubtful: bool) {
-        note_step(&self.admitted, Some(&self.namespace), items, is_doubtful);
+    fn note_step(&self, is_doubtful: bool) {
+        let notes = self.admitted.take_notes();
+        self.admitted.note_step("grpc", &notes, Some(&self.namespace), is_doubtful);
     }
 
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
@@ -217,7 +198,7 @@ impl Session {
         let results = match self.admitted.settle_many(checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
             Err(problem) => {
-                self.note_step(count, true);
+                self.note_step(true);
                 return Err(problem);
             }
             Ok(settled) => settled,
@@ -227,9 +208,11 @@ impl Session {
                 self.apply_outcome(token, *extension, *outcome);
             }
         }
-        self.note_step(count, false);
+        self.note_step(false);
         let results = results.into_iter().map(settle_result).collect();
-        self.send(Kind::Settled(v1::SettleResponse { results, leased: None })).await;
+        let settled = Kind::Settled(v1::SettleResponse { results, leased: None });
+        // Waits for a free slot; if the consumer has disconnected, nothing happens.
+        self.responses.send(queued(&self.admitted, settled)).await.ok();
         drop(reservation);
         Ok(())
     }
@@ -242,11 +225,6 @@ impl Session {
             }
             _ => self.held.remove(token),
         }
-    }
-
-    /// Sends a message when a slot is free; if the consumer has disconnected, nothing happens.
-    async fn send(&self, kind: Kind) {
-        self.responses.send(queued(&self.admitted, kind)).await.ok();
     }
 
     /// Returns the number of firings that the consumer accepts now.

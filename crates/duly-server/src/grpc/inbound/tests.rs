@@ -19,7 +19,7 @@ fn up_to(bytes_max: usize) -> MessageBounds {
 }
 
 /// Returns a stream of these parts with a pause between them.
-fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
+fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Incoming {
     let request_timeout = Duration::from_millis(30_500);
     let parts = stream::unfold(parts.into_iter(), move |mut parts| async move {
         if !apart.is_zero() {
@@ -28,17 +28,18 @@ fn streaming(budget: &Budget, parts: Vec<Vec<u8>>, apart: Duration) -> Inbound {
         let part = parts.next()?;
         Some((Ok::<_, Infallible>(part), parts))
     });
-    Inbound {
+    let inbound = Inbound {
         inner: Body::from_stream(parts),
         messages: MessageCounter::new(budget.empty_reservation(), up_to(MIB)),
         stopping: None,
         request_timeout,
         deadline: Some(Box::pin(sleep(request_timeout))),
-    }
+    };
+    Incoming(Arc::new(Mutex::new(inbound)))
 }
 
 /// Returns the number of frames, and the status that ends them.
-async fn read(mut inbound: Inbound) -> (usize, Option<Status>) {
+async fn read(mut inbound: Incoming) -> (usize, Option<Status>) {
     let mut frames = 0;
     while let Some(frame) = inbound.frame().await {
         match frame {
@@ -85,8 +86,7 @@ async fn p10_a_stream_between_two_messages_costs_nothing() {
 #[tokio::test]
 async fn p10_a_large_buffer_counts_until_the_library_lets_go_of_it() {
     let budget = Budget::new(MIB);
-    let inbound = streaming(&budget, vec![message(700_000)], Duration::ZERO);
-    let mut incoming = Incoming(Arc::new(Mutex::new(inbound)));
+    let mut incoming = streaming(&budget, vec![message(700_000)], Duration::ZERO);
     assert!(!incoming.holds_empty_buffer(0));
     incoming.frame().await.unwrap().unwrap();
     assert!(!incoming.holds_empty_buffer(0), "the message is in it");
