@@ -67,6 +67,24 @@ impl Cpu {
     }
 }
 
+/// The compression of packages and of the image.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compression {
+    /// The method of nfpm.
+    package: &'static str,
+    /// The level of gzip.
+    image: &'static str,
+}
+
+impl Compression {
+    /// Of what is published: into few bytes.
+    pub(crate) const SMALL: Self = Self { package: "xz", image: "-9" };
+    /// For checks: with little processor time.
+    const QUICK: Self = Self { package: "zstd", image: "-5" };
+    /// The same for packages that lintian reads, which does not know zstd.
+    const QUICK_FOR_LINTIAN: Self = Self { package: "gzip", ..Self::QUICK };
+}
+
 /// The version and the commit that packages are made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {

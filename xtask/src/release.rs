@@ -23,7 +23,7 @@ use clap::Args;
 
 use crate::debian::{self, Tool};
 use crate::package::check::{Binaries, check};
-use crate::package::{self, Cpu, Format, Release};
+use crate::package::{self, Compression, Cpu, Format, Release};
 use crate::process::{self, Outcome};
 use crate::steps::Steps;
 use crate::venv;
@@ -128,13 +128,14 @@ fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Resu
                 Libc::Glibc => {
                     check_glibc(cpu, &binary)?;
                     for format in [Format::Deb, Format::Rpm] {
-                        package::linux_package(format, cpu, &binary, root, release, dist)?;
+                        let small = Compression::SMALL;
+                        package::linux_package(format, cpu, &binary, root, release, dist, small)?;
                     }
                     Ok(())
                 }
                 Libc::Musl => {
                     archive(cpu, &binary, root, release, dist)?;
-                    package::image(cpu, &binary, release, dist).map(drop)
+                    package::image(cpu, &binary, release, dist, Compression::SMALL).map(drop)
                 }
             })?;
         }
@@ -146,7 +147,7 @@ fn build(release: &Release, notes: &str, dist: &Path, options: &Options) -> Resu
     steps.print_times();
     let list = process::output(process::program("ls").args(["-l", "--human-readable"]).arg(dist))?;
     println!("{list}");
-    let r#static = own_binaries.pop().context("no static binary")?;
+    let r#static = Some(own_binaries.pop().context("no static binary")?);
     let dynamic = own_binaries.pop().context("no dynamic binary")?;
     Ok(Binaries { cpu: own_cpu, dynamic, r#static })
 }

@@ -12,7 +12,7 @@
 //!    - a torture run, which kills a server with -9 for a minute;
 //!    - the same with three nodes on a Redis Cluster in network namespaces. This needs root. Without it the run is
 //!      skipped by name, which is a failure in CI;
-//!    - the checks of the packages, made of these builds and of a static one. This needs root too.
+//!    - the checks of the packages, made of the `duly` of this build. This needs root too.
 //!
 //! The last line is `N passed, N failed`, over all of them. A check that is not a test of the harness counts as one
 //! test. The exit code is 1 if anything failed. A step that ends without a verdict (a test binary that aborts, a build
@@ -35,7 +35,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::process::{self, DULY_BIN, Outcome};
-use crate::static_binary;
 use crate::steps::Steps;
 use affected::Affected;
 use jobs::{Job, Verdict};
@@ -131,14 +130,14 @@ fn all(affected: &Affected, steps: &mut Steps, tally: &mut Tally) -> Result<()> 
         let name = "install the programs of the tests".to_owned();
         move || jobs::run(vec![Job { name, command, verdict: Verdict::ExitCode }], 1)
     });
-    let built = steps.run("build the tests", || Ok((build::all()?, static_binary::build()?)));
+    let built = steps.run("build the tests", build::all);
     let installed = installing.join().map_err(|_| anyhow::anyhow!("the installation broke off"))?;
     installed?.iter().for_each(|job| steps.add(&job.name, job.took, job.cpu));
-    let (built, r#static) = built?;
+    let built = built?;
     let tools = tools::found();
     tally.failed += tools.missing;
 
-    let mut list = list(&itself, &built, &r#static, &tools, tally)?;
+    let mut list = list(&itself, &built, &tools, tally)?;
     list.retain(|job| affected.includes(&job.name));
     let cores = thread::available_parallelism()?.get();
     for job in jobs::run(list, JOBS_PER_CORE * cores)? {
@@ -158,7 +157,6 @@ fn all(affected: &Affected, steps: &mut Steps, tally: &mut Tally) -> Result<()> 
 fn list(
     itself: &Path,
     built: &build::Built,
-    r#static: &Path,
     tools: &tools::Tools,
     tally: &mut Tally,
 ) -> Result<Vec<Job>> {
@@ -176,9 +174,7 @@ fn list(
     match namespaces::missing() {
         None => {
             jobs.push(torture(&SHORT_NODES_TORTURE));
-            let mut package = own(&["package"], Verdict::Harness);
-            package.command.env(static_binary::DULY_STATIC_BIN, r#static);
-            jobs.push(package);
+            jobs.push(own(&["package"], Verdict::Harness));
         }
         Some(why) => {
             tally.failed += u64::from(namespaces::are_required());

@@ -4,7 +4,9 @@
 //! 1. The `.deb`: lintian, and installation, use, upgrade, removal and purge in a fresh Debian ([`DEB`]).
 //! 2. The `.rpm`: what the package manager reads from it.
 //! 3. The unit of systemd: `verify` and `security`.
-//! 4. The image: inspected, unpacked, and run as its user without an engine ([`IMAGE`]).
+//! 4. The image: inspected, unpacked, and run as its user without an engine ([`IMAGE`]). The binary of a test run is not
+//!    static: it runs with the libraries of this machine, which are copied beside it. [`crate::release`] checks the image
+//!    with the static one.
 //! 5. The Helm chart: lint, rendering, the schemas of Kubernetes (`deploy/helm/check.py`).
 //! 6. The alerts: promtool checks the rules, and runs the test of each.
 //!
@@ -16,12 +18,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    Cpu, Format, Release, chart, chroot, empty, image, install_tools, linux_package, nfpm, require,
-    stage,
+    Compression, Cpu, Format, Release, chart, chroot, empty, image, install_tools, linux_package,
+    nfpm, require, stage,
 };
 use crate::debian::{self, Tool};
 use crate::process::{self, DULY_BIN, Outcome};
-use crate::static_binary;
 use crate::steps::Steps;
 use crate::venv;
 
@@ -53,16 +54,59 @@ pub(crate) struct Binaries {
     pub(crate) cpu: Cpu,
     /// One that runs here, for the `.deb` and the `.rpm`.
     pub(crate) dynamic: PathBuf,
-    /// The static one, for the image.
-    pub(crate) r#static: PathBuf,
+    /// The static one of a release, for the image. Without it the image has the other one.
+    pub(crate) r#static: Option<PathBuf>,
 }
 
-/// Builds the binaries, and makes and checks the packages.
+/// The parts that the `.deb` and the `.rpm` share.
+struct Parts {
+    cpu: Cpu,
+    /// The compression of the package that lintian reads, and of the others.
+    compressions: [Compression; 2],
+    release: Release,
+    /// The dynamic binary, without debug symbols.
+    binary: PathBuf,
+    /// The folder of [`stage`].
+    root: PathBuf,
+}
+
+impl Binaries {
+    /// Returns the compression of the package that lintian reads, and of the others.
+    fn compressions(&self) -> [Compression; 2] {
+        match self.r#static {
+            Some(_) => [Compression::SMALL; 2],
+            None => [Compression::QUICK_FOR_LINTIAN, Compression::QUICK],
+        }
+    }
+
+    fn parts(&self) -> Result<Parts> {
+        let release = Release::read()?;
+        Ok(Parts {
+            cpu: self.cpu,
+            compressions: self.compressions(),
+            binary: stripped(&self.dynamic)?,
+            root: stage(&self.dynamic, &release)?,
+            release,
+        })
+    }
+}
+
+impl Parts {
+    fn deb(&self, release: &Release, out: &Path, compression: Compression) -> Result<PathBuf> {
+        let Self { cpu, binary, root, .. } = self;
+        linux_package(Format::Deb, *cpu, binary, root, release, out, compression)
+    }
+
+    fn rpm(&self, out: &Path) -> Result<PathBuf> {
+        let Self { cpu, compressions: [_, compression], release, binary, root } = self;
+        linux_package(Format::Rpm, *cpu, binary, root, release, out, *compression)
+    }
+}
+
+/// Builds the binary, and makes and checks the packages.
 pub(crate) fn run() -> Result<Outcome> {
-    let mut steps = Steps::default();
-    let r#static = steps.run("build a static binary", static_binary::build)?;
-    let binaries = Binaries { cpu: Cpu::own()?, dynamic: process::build_duly()?, r#static };
-    check(&binaries, &mut steps)
+    let dynamic = process::build_duly()?;
+    check(&Binaries { cpu: Cpu::own()?, dynamic, r#static: None }, &mut Steps::default())
 }
 
 /// Installs the programs and packages that make the packages and check them.
@@ -71,18 +115,18 @@ pub(crate) fn install() -> Result<()> {
     install_tools()?;
     nfpm()?;
     chart_tools()?;
-    promtool()?;
-    static_binary::install_tools()
+    promtool().map(drop)
 }
 
 /// Makes and checks the packages. The last line is that of a test harness.
 pub(crate) fn check(binaries: &Binaries, steps: &mut Steps) -> Result<Outcome> {
     steps.run("install the tools of the packages", install)?;
+    let parts = steps.run("the files of the packages", || binaries.parts())?;
     let checks: [(&str, &dyn Fn() -> Result<()>); 6] = [
-        ("the .deb", &|| deb(binaries.cpu, &binaries.dynamic)),
-        ("the .rpm", &|| rpm(binaries.cpu, &binaries.dynamic)),
+        ("the .deb", &|| deb(&parts)),
+        ("the .rpm", &|| rpm(&parts)),
         ("the unit of systemd", &unit),
-        ("the image", &|| container(binaries.cpu, &binaries.r#static)),
+        ("the image", &|| container(binaries)),
         ("the Helm chart", &|| helm(&binaries.dynamic)),
         ("the alerts", &alerts),
     ];
@@ -106,12 +150,12 @@ fn stripped(binary: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-fn deb(cpu: Cpu, binary: &Path) -> Result<()> {
-    let first = Release::read()?;
+fn deb(parts: &Parts) -> Result<()> {
+    let first = &parts.release;
     let second = Release { version: format!("{}+next", first.version), ..first.clone() };
-    let (binary, root, out) = (stripped(binary)?, stage(binary, &first)?, empty("deb")?);
-    let make = |release: &Release| linux_package(Format::Deb, cpu, &binary, &root, release, &out);
-    let (package, next) = (make(&first)?, make(&second)?);
+    let out = empty("deb")?;
+    let [of_lintian, other] = parts.compressions;
+    let (package, next) = (parts.deb(first, &out, of_lintian)?, parts.deb(&second, &out, other)?);
     let mut lintian = process::program("lintian");
     lintian.args(["--fail-on", "error,warning", "--tag-display-limit", "0"]);
     process::run_or_fail(lintian.arg("--allow-root").arg(&package))?;
@@ -125,10 +169,8 @@ fn deb(cpu: Cpu, binary: &Path) -> Result<()> {
     chroot::run(DEB, &debian, &[])
 }
 
-fn rpm(cpu: Cpu, binary: &Path) -> Result<()> {
-    let release = Release::read()?;
-    let (binary, root, out) = (stripped(binary)?, stage(binary, &release)?, empty("rpm")?);
-    let package = linux_package(Format::Rpm, cpu, &binary, &root, &release, &out)?;
+fn rpm(parts: &Parts) -> Result<()> {
+    let package = parts.rpm(&empty("rpm")?)?;
     let query = |what: &[&str]| {
         process::output(
             process::program("rpm").args(["-qp", "--nosignature"]).args(what).arg(&package),
@@ -158,10 +200,11 @@ fn unit() -> Result<()> {
     Ok(())
 }
 
-fn container(cpu: Cpu, binary: &Path) -> Result<()> {
+fn container(binaries: &Binaries) -> Result<()> {
     let release = Release::read()?;
     let out = empty("container")?;
-    let file = image(cpu, &stripped(binary)?, &release, &out)?;
+    let binary = stripped(binaries.r#static.as_ref().unwrap_or(&binaries.dynamic))?;
+    let file = image(binaries.cpu, &binary, &release, &out, binaries.compressions()[1])?;
     let layout = out.join("layout");
     let bytes = fs::metadata(&file)?.len();
     let unpacked = out.join("image.tar");
@@ -184,7 +227,9 @@ fn container(cpu: Cpu, binary: &Path) -> Result<()> {
     process::output(process::program("skopeo").args(["copy", "--quiet", &archive, &to]))?;
     let bundle = out.join("bundle");
     process::output(process::program("umoci").args(["unpack", "--image", &source]).arg(&bundle))?;
-    chroot::run(IMAGE, &bundle.join("rootfs"), &[("CONTAINER_USER", user)])
+    let libraries = if binaries.r#static.is_some() { "none" } else { "of this machine" };
+    let variables = [("CONTAINER_USER", user), ("LIBRARIES", libraries)];
+    chroot::run(IMAGE, &bundle.join("rootfs"), &variables)
 }
 
 fn helm(binary: &Path) -> Result<()> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cpu, Release, empty, licences, normalize};
+use super::{Compression, Cpu, Release, empty, licences, normalize};
 use crate::process;
 
 /// The user of the image; its name is in the image's `/etc/passwd`.
@@ -16,7 +16,13 @@ pub(super) const USER: u32 = 10_001;
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// Makes an archive with the image. Returns its path.
-pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> Result<PathBuf> {
+pub(crate) fn image(
+    cpu: Cpu,
+    binary: &Path,
+    release: &Release,
+    out: &Path,
+    compression: Compression,
+) -> Result<PathBuf> {
     let root = empty("image-root")?;
     let write = |path: &str, text: &str| -> Result<()> {
         let file = root.join(path);
@@ -83,6 +89,8 @@ pub(crate) fn image(cpu: Cpu, binary: &Path, release: &Release, out: &Path) -> R
     let to = format!("docker-archive:{}:duly:{}", file.display(), release.version);
     let from = format!("oci:{tag}");
     process::output(process::program("skopeo").args(["copy", "--quiet", &from, &to]))?;
-    process::output(process::program("gzip").args(["-n", "-9", "--force"]).arg(&file))?;
+    process::output(
+        process::program("gzip").args(["-n", compression.image, "--force"]).arg(&file),
+    )?;
     Ok(file.with_added_extension("gz"))
 }

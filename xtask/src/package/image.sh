@@ -1,5 +1,6 @@
 # Runs the unpacked image as its user, without a container engine. Runs as root in namespaces of its own. $ROOT is
-# the root of the image, $CONTAINER_USER its user. The image has no shell.
+# the root of the image, $CONTAINER_USER its user. The image has no shell, and no libraries: a binary that needs them
+# gets those of this machine if $LIBRARIES says so.
 set -eu
 
 duly() {
@@ -7,6 +8,11 @@ duly() {
 }
 
 test -z "$(find "$ROOT" -name sh -o -name ld-linux\*)"
+if test "$LIBRARIES" = "of this machine"; then
+    for library in $(ldd "$ROOT/usr/bin/duly" | grep -o '/[^ ]*'); do
+        install -D "$library" "$ROOT$library"
+    done
+fi
 DULY_STORE__DATA=/var/lib/duly/data DULY_STORE__BACKUP_DIR=/var/lib/duly/backups \
     chroot --userspec="$CONTAINER_USER" "$ROOT" /usr/bin/duly serve >"$ROOT/../serve.out" 2>&1 &
 SERVER=$!

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Cpu, Release, empty, licences, nfpm, normalize};
+use super::{Compression, Cpu, Release, empty, licences, nfpm, normalize};
 use crate::process;
 
 /// A format of packages.
@@ -88,6 +88,7 @@ pub(crate) fn linux_package(
     root: &Path,
     release: &Release,
     out: &Path,
+    compression: Compression,
 ) -> Result<PathBuf> {
     let template = fs::read_to_string(process::root().join("deploy/package/nfpm.yaml"))?;
     let date = format!("@{}", release.epoch);
@@ -99,6 +100,7 @@ pub(crate) fn linux_package(
         ("${DATE}", date.trim().to_owned()),
         ("${BINARY}", path(binary)),
         ("${ROOT}", path(root)),
+        ("${COMPRESSION}", compression.package.to_owned()),
     ];
     let config =
         config.iter().fold(template, |text, (variable, value)| text.replace(variable, value));
