@@ -1,5 +1,7 @@
 //! Python packages of pinned versions in virtual environments below `target/`.
 //!
+//! The environments share one pip, because to install pip takes longer than most packages.
+//!
 //! Used by [`crate::fuzz_http`] and [`crate::clients`]. It needs `python3` with its `venv` and, the
 //! first time, a network.
 
@@ -20,18 +22,12 @@ pub(crate) fn install(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
     if fs::read_to_string(folder.join(COMPLETE)).is_ok_and(|present| present == wanted) {
         return Ok(folder.to_owned());
     }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let venv =
-        || process::run(process::program("python3").args(["-m", "venv", "--clear"]).arg(folder));
-    if venv().ok() != Some(Outcome::Passed) {
-        // Debian has `venv` in a package of its own; root, as in a container, can install it.
-        debian::install(&["python3-venv"]);
-        if venv()? == Outcome::Failed {
-            bail!("python3 makes no virtual environment: install it (Debian: python3-venv)");
-        }
-    }
-    let mut pip = process::program(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
+    let packages_of_pip = pip()?;
+    make(folder, &["--without-pip"])?;
+    let mut pip = process::program(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    // Python compiles the few modules that run; to compile all would take most of the time.
+    pip.arg("--no-compile").args(packages).env("PYTHONPATH", packages_of_pip);
     if let Err(error) = process::run_or_fail(&mut pip) {
         fs::remove_dir_all(folder).ok();
         return Err(
@@ -40,4 +36,40 @@ pub(crate) fn install(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
     }
     fs::write(folder.join(COMPLETE), wanted).context("cannot note that pip is done")?;
     Ok(folder.to_owned())
+}
+
+/// Makes the environment of pip if it is missing, and returns the folder of its packages.
+fn pip() -> Result<PathBuf> {
+    let folder = process::root().join("target/pip");
+    if !folder.join(COMPLETE).exists() {
+        make(&folder, &[])?;
+        // pip alone may be seen by the other environments: what they need is installed there.
+        let mut pip = process::program(folder.join("bin/pip"));
+        process::output(pip.args(["uninstall", "--quiet", "--yes", "setuptools"]))?;
+        fs::write(folder.join(COMPLETE), "pip").context("cannot note that pip is there")?;
+    }
+    packages_of(&folder)
+}
+
+/// Returns the folder of an environment's packages.
+pub(crate) fn packages_of(folder: &Path) -> Result<PathBuf> {
+    let version = fs::read_dir(folder.join("lib"))?.next().context("no version of Python")??;
+    Ok(version.path().join("site-packages"))
+}
+
+/// Makes an empty environment.
+fn make(folder: &Path, options: &[&str]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let venv = || {
+        let mut python = process::program("python3");
+        process::run(python.args(["-m", "venv", "--clear"]).args(options).arg(folder))
+    };
+    if venv().ok() != Some(Outcome::Passed) {
+        // Debian has `venv` in a package of its own; root, as in a container, can install it.
+        debian::install(&["python3-venv"]);
+        if venv()? == Outcome::Failed {
+            bail!("python3 makes no virtual environment: install it (Debian: python3-venv)");
+        }
+    }
+    Ok(())
 }

@@ -8,10 +8,9 @@
 //! 3. `DULY_TEST_TOOLS` lists the programs that are present. A test must not skip a program in this
 //!    list.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 
 use super::valkey;
 use crate::clients;
@@ -104,10 +103,9 @@ pub(super) fn found() -> Tools {
 /// Installs the collector, and returns its program. Its package has the program beside its modules.
 fn collector() -> Result<PathBuf> {
     let folder = venv::install(&process::root().join("target/collector"), &[COLLECTOR])?;
-    let versions = fs::read_dir(folder.join("lib"))?.map(|entry| Ok(entry?.path()));
-    let versions = versions.collect::<Result<Vec<_>>>()?;
-    let mut programs = versions.iter().map(|it| it.join("site-packages/rotel/rotel-agent"));
-    programs.find(|program| program.exists()).context("the package has no rotel-agent")
+    let program = venv::packages_of(&folder)?.join("rotel/rotel-agent");
+    ensure!(program.exists(), "the package has no rotel-agent");
+    Ok(program)
 }
 
 fn is_there(name: &str) -> bool {
