@@ -5,6 +5,9 @@ use anyhow::{Context, Result, ensure};
 use crate::process::{self, Outcome};
 use crate::steps::Steps;
 
+/// The variable by which tests know that they run all of their rounds.
+pub(crate) const NIGHTLY: &str = "DULY_NIGHTLY";
+
 /// A step: the arguments of `cargo`, and the reason for it.
 const STEPS: [(&[&str], &str); 12] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
@@ -28,10 +31,7 @@ const STEPS: [(&[&str], &str); 12] = [
         &["test", "-p", "duly", "--test", "it", "unusable_master"],
         "every master with every fault, and with replicas",
     ),
-    (
-        &["test", "-p", "duly-store-embedded", "--test", "it", "every_file"],
-        "every fault of every file of a data directory and of a backup",
-    ),
+    (&TESTS_WITH_ROUNDS, "every seed, crash point and fault of a file; in CI a third of them"),
     (
         &["xtask", "clients", "--all"],
         "the generators and compilers of Go and Java, which CI may lack",
@@ -42,6 +42,20 @@ const STEPS: [(&[&str], &str); 12] = [
     (&["xtask", "release", "--twice", "--trial"], "both builds must have the same bytes"),
 ];
 
+/// The tests of the crates that take the number of their rounds from `duly_store::conformance`.
+const TESTS_WITH_ROUNDS: [&str; 10] = [
+    "test",
+    "--no-fail-fast",
+    "-p",
+    "duly-store",
+    "-p",
+    "duly-store-embedded",
+    "-p",
+    "duly-store-redis",
+    "-p",
+    "duly-node",
+];
+
 /// Runs all steps, and prints a table of their times and faults.
 pub(crate) fn run() -> Result<Outcome> {
     let mut steps = Steps::default();
@@ -49,8 +63,8 @@ pub(crate) fn run() -> Result<Outcome> {
     for (args, why) in STEPS {
         let name = format!("cargo {}", args.join(" "));
         let result = steps.run(&format!("{name} ({why})"), || {
-            let outcome = process::run(process::cargo(args).env("DULY_NIGHTLY", "1"))
-                .context("cannot run cargo")?;
+            let outcome =
+                process::run(process::cargo(args).env(NIGHTLY, "1")).context("cannot run cargo")?;
             ensure!(outcome == Outcome::Passed, "failed");
             Ok(())
         });

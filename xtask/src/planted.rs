@@ -7,6 +7,7 @@
 //! 3. The command fails for a bug that no test notices, for a patch that no longer applies, and for a
 //!    patch that does not compile.
 //! 4. Arguments are parts of patch names; then only these patches are planted.
+//! 5. Each bug must be noticed by the rounds that CI runs, also in the nightly run, which runs more elsewhere.
 
 use std::fs;
 use std::io;
@@ -17,6 +18,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::nightly::NIGHTLY;
 use crate::process::{self, Outcome};
 
 /// The folder of the patches in the folder of a crate.
@@ -109,7 +111,8 @@ fn plant(planted: &PlantedBug, copy: &Path) -> Result<&'static str> {
     }
     let test = || {
         let mut command = process::cargo(["test", "--config", UNOPTIMIZED]);
-        command.args(&planted.test).current_dir(copy).env_remove("CARGO_TARGET_DIR");
+        command.args(&planted.test).current_dir(copy);
+        command.env_remove("CARGO_TARGET_DIR").env_remove(NIGHTLY);
         command
     };
     if process::run(test().arg("--no-run"))? == Outcome::Failed {

@@ -43,6 +43,7 @@ mod namespaces;
 mod occurrence;
 mod race;
 mod reschedule;
+mod rounds;
 mod scene;
 mod schedule;
 mod settle;
@@ -54,6 +55,7 @@ mod time;
 pub use cases::cases;
 pub use clock::ManualClock;
 pub use memory_harness::MemoryHarness;
+pub use rounds::{is_nightly, rounds, stride};
 pub use several::SeveralShards;
 pub use stand_in::StandIn;
 

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store};
+use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store, conformance::rounds};
 
 use super::*;
 
@@ -158,7 +158,7 @@ impl Course {
 async fn t24_clock_steps_lose_no_timer_and_fire_none_early() {
     let first = number("DULY_CLOCK_SEED", 1);
     let mut steps = 0;
-    for seed in first..first + number("DULY_CLOCK_SEEDS", 6) {
+    for seed in first..first + number("DULY_CLOCK_SEEDS", rounds(6)) {
         let _repeat = Repeat { seed };
         steps += Course::run(seed).await;
     }

@@ -7,6 +7,7 @@ use duly_core::{Settings, schedule::IfExists};
 use duly_redis_testkit::server::Server;
 use duly_store::{
     Answer, Command, Limit, Operation, Outcome, Refusal, Store,
+    conformance::rounds,
     namespaces::{DeleteMode, Put, Secrets},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -354,11 +355,11 @@ async fn open(server: &Server) -> RedisStore {
     RedisStore::open(&options).await.expect("it opens")
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn p10_no_order_of_steps_exceeds_a_limit_or_loses_quota() {
     let server = Server::start(&["--appendfsync", "everysec"]);
     let mut store = open(&server).await;
-    for seed in 0..100 {
+    for seed in 0..rounds(100) {
         let mut world = World::new(store, seed).await;
         world.log.push(format!("seed {seed}"));
         for _ in 0..STEPS {

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use duly_store::conformance::{
     MemoryHarness,
     model::{Disturbance, compare},
+    rounds,
 };
 
 use parking_lot::Mutex;
 
 use crate::{audit::audit, harness::RedisHarness, in_order::InOrder, server::Server};
 
-fn seeds(usual: u64) -> u64 {
-    std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
+fn seeds(all: u64) -> u64 {
+    let given = std::env::var("DULY_MODEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    given.unwrap_or_else(|| rounds(all))
 }
 
 fn agrees(seeds: std::ops::Range<u64>, steps: usize, disturb: Disturbance) {

@@ -7,14 +7,17 @@ use duly_core::{
 };
 
 use super::*;
-use crate::{conformance::block_on, query::ListState};
+use crate::{
+    conformance::{block_on, rounds},
+    query::ListState,
+};
 
 const DISTURBANCES: [Disturbance; 3] =
     [Disturbance::Nothing, Disturbance::ClockSteps, Disturbance::Restarts];
 
 #[test]
 fn memory_and_memory_agree() {
-    for seed in 0..25 {
+    for seed in 0..rounds(25) {
         for disturb in DISTURBANCES {
             let subject = MemoryHarness::new(seed + 1_000_000);
             let compared = block_on(compare_with_memory(&subject, seed, 300, disturb));

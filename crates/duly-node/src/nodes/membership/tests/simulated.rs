@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use duly_store::memory::Coordinator;
+use duly_store::{conformance::rounds, memory::Coordinator};
 
 use super::*;
 
 const NODES: usize = 3;
 const STEP: u64 = 10;
-/// Number of simulated worlds.
-const SEEDS: u64 = 100;
 /// The lists in order: each replaces some of the shards.
 const LISTS: [[u16; 3]; 4] = [[0, 1, 2], [0, 1, 3], [4, 3, 1], [4, 5, 6]];
 
@@ -324,7 +322,8 @@ fn simulate(seed: u64, bug: Bug) -> Result<World, MemberId> {
 #[test]
 fn t16_no_member_acts_after_another_considers_it_gone() {
     let (mut evicted, mut changed, mut acted) = (0, 0, 0);
-    for seed in 0..SEEDS {
+    let seeds = rounds(100);
+    for seed in 0..seeds {
         let world = simulate(seed, Bug::None);
         let world =
             world.unwrap_or_else(|member| panic!("seed {seed}: {member:?} acted and is gone"));
@@ -343,8 +342,9 @@ fn t16_no_member_acts_after_another_considers_it_gone() {
         acted += world.acted;
     }
     // The world had enough faults and enough work.
-    assert!(evicted > 300 && changed > 30, "{evicted} gone, {changed} changes of the list");
-    let all = SEEDS * 3 * 90_000 / STEP;
+    let enough = evicted as u64 > 3 * seeds && changed as u64 > seeds / 4;
+    assert!(enough, "{evicted} gone, {changed} changes of the list");
+    let all = seeds * 3 * 90_000 / STEP;
     assert!(acted > all / 2, "nodes acted in {acted} of {all} steps");
 }
 
