@@ -7,6 +7,8 @@
 //! The kinds of files are those that a course of a store makes. The table in `docs/operate/troubleshooting.md` has a
 //! row for each, and says of each fault if the store opens.
 //!
+//! The nightly run takes every file and many places.
+//!
 //! One fault is not seen: after kill -9, an earlier copy of the last segment looks like a store that ended then.
 
 mod base;
@@ -20,6 +22,7 @@ use std::{
 };
 
 use base::{Base, KILLED, bases};
+use duly_store::conformance::is_nightly;
 use fault::{Fault, How, cells};
 use observe::Observed;
 
@@ -32,11 +35,6 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/trou
 const HEADING: &str = "\n## A file is damaged, missing, doubled or older\n";
 /// Says in the table that a store does not open.
 const REFUSED: &str = "not opened";
-
-/// Returns `true` in the nightly run, which takes every file and many places.
-fn is_nightly() -> bool {
-    std::env::var_os("DULY_NIGHTLY").is_some()
-}
 
 /// Returns the cells of the table by the kind of file.
 fn table() -> BTreeMap<String, Vec<String>> {

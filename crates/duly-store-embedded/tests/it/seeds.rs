@@ -2,9 +2,17 @@
 
 use std::{fmt::Write, thread};
 
-/// Returns the number in a variable of the environment, or a default.
+use duly_store::conformance::{rounds, stride};
+
+/// Returns the number in a variable of the environment, or a default. For a number of rounds and for a stride, the
+/// default is that of the nightly run.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    let given = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| match variable {
+        "DULY_CRASH_SEEDS" | "DULY_MODEL_SEEDS" | "DULY_RACES" => rounds(default),
+        "DULY_CRASH_STRIDE" => stride(default),
+        _ => default,
+    })
 }
 
 /// Prints how to repeat a test that panics. A test holds one while it runs, with every number that

@@ -180,10 +180,11 @@ impl Twins {
             Ok(answer) => answer,
             Err(error) => return Stepped::Failed(error),
         };
-        let is_unread = format!("{answer:?}").contains("cannot be read now");
+        let is_unread = || format!("{answer:?}").contains("cannot be read now");
         // A claim that finds no readable record grants nothing and writes nothing.
         let is_nothing = matches!(&answer, Answer::Claimed(firings) if firings.is_empty());
-        if self.subject.disk.is_down() && (is_unread || is_nothing || matches!(step, Step::Tick)) {
+        if self.subject.disk.is_down() && (is_nothing || matches!(step, Step::Tick) || is_unread())
+        {
             return down();
         }
         let twins = perform(&self.twin.store, step, &mut self.twin.tokens);

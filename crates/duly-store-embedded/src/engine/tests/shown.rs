@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use duly_core::timer::Timer;
+
 use crate::{
     engine::{Engine, dead_letters, namespaces::Namespace},
     index::{Flags, Key, Location},
@@ -47,6 +49,15 @@ fn forever(shown: &mut Shown, name: String, what: String) {
     assert_eq!(twice, None, "{name} is there once");
 }
 
+/// Returns a timer as text. The text of its payload is its bytes: to escape each byte took most of the time of a test.
+fn text(timer: &Timer) -> String {
+    let mut timer = timer.clone();
+    let payload = timer.spec.payload.take();
+    let payload = payload.as_ref().map(|it| (it.form, String::from_utf8_lossy(&it.bytes)));
+    let (form, bytes) = payload.unzip();
+    format!("{timer:?} {form:?} {}", bytes.unwrap_or_default())
+}
+
 fn show_namespace(shown: &mut Shown, ns: &Namespace) {
     let counts = (ns.first, ns.retrying, ns.in_flight, ns.pending_bytes, ns.dead(), ns.live.len());
     let what = format!("{:?} {:?} {:?} {counts:?}", ns.view(), ns.record.paused, ns.record.totals);
@@ -69,7 +80,7 @@ fn show_pending(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
         let nonce = engine.leases.get(key).map(|lease| lease.granted.nonce);
         assert_eq!(nonce.is_some(), entry.flags().has(Flags::LEASED), "{timer:?}");
         let key = ns.lanes.key_of(entry.lane(), &ns.record.settings.destination);
-        let what = format!("{:?} {nonce:?} {key:?} {timer:?}", entry.claimable());
+        let what = format!("{:?} {nonce:?} {key:?} {}", entry.claimable(), text(&timer));
         forever(shown, format!("{} pending {}", ns.record.name, timer.id), what);
     }
 }
@@ -92,11 +103,7 @@ fn show_letters(shown: &mut Shown, engine: &Engine, number: u32, ns: &Namespace)
         let letter = dead_letters::key_of(engine.hash_key, number, delivery);
         assert_eq!(letter, entry.key(number), "{delivery} is the letter of the entry");
         places.push(entry.location());
-        forever(
-            shown,
-            format!("{} letter {} {delivery}", ns.record.name, timer.id),
-            format!("{timer:?}"),
-        );
+        forever(shown, format!("{} letter {} {delivery}", ns.record.name, timer.id), text(&timer));
         let key = engine.key(number, timer.id.as_str());
         let latest = ns.dead_letters.latest(key);
         forever(
