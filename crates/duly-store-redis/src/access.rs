@@ -36,7 +36,7 @@ use crate::{
     change::{TRIES, at_once, digits},
     deployment::Deployment,
     error::{before_change, in_doubt, unavailable},
-    marker::KEYS_FORMAT,
+    marker::{KEYS_FORMAT, list_of},
     script::Script,
 };
 
@@ -115,7 +115,7 @@ impl Deployment {
             }
         }
         if found.len() < needed {
-            return Err(failed.unwrap_or_else(|| unavailable("there is no coordinator shard")));
+            return Err(self.too_few_reply(&list, found.len(), failed));
         }
         found.sort_unstable();
         let newest = found.last().map(|(state, _)| *state).unwrap_or_default();
@@ -141,6 +141,21 @@ impl Deployment {
         self.access.keep(Arc::clone(&snapshot));
         let is_known = snapshot.records.version == known;
         Ok((!is_known).then(|| snapshot.records.clone()))
+    }
+
+    /// Returns the error of a read of the keys to which too few of the coordinator shards in `list` reply. It names the
+    /// masters and shards that cannot be used, with the remedy of each.
+    fn too_few_reply(&self, list: &[ShardId], replies: usize, failed: Option<Error>) -> Error {
+        let mut causes = self.health.lock().warnings.clone();
+        if causes.is_empty() {
+            causes.extend(failed.map(|error| error.to_string()));
+        }
+        unavailable(format!(
+            "the keys of callers are read from a majority of the coordinator shards {}, and {replies} of them \
+             can be read: {}. Where no server runs, `duly store repair` takes `--config FILE`",
+            list_of(list),
+            causes.join("; "),
+        ))
     }
 
     /// Changes the keys if their version still is `seen`. Returns them as they are then; `None` if another

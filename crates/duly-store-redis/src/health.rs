@@ -3,7 +3,7 @@
 //! of the shards.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use crate::{
     access::{AccessPoll, AccessState},
     change::{at_once, digits, flag},
     deployment::Deployment,
-    marker::{CoordinatorList, describe},
+    marker::{CoordinatorList, describe, describe_silent},
     router::Contact,
     script::Script,
     skew,
@@ -80,7 +80,7 @@ pub(crate) async fn watch(deployment: Arc<Deployment>) {
 impl Deployment {
     /// Checks that the servers reply and that their clocks agree, and polls shards that take no calls.
     async fn ping(&self) {
-        let mut silent = Vec::new();
+        let mut silent = HashMap::new();
         let mut readings = Vec::new();
         for server in self.router.owners().into_keys() {
             let reason = match self.router.contact(&server).await {
@@ -90,9 +90,9 @@ impl Deployment {
                 }
                 Contact::Failed(reason) => reason,
                 Contact::Silent(silence) => silence.to_string(),
-                Contact::Pending => continue,
+                Contact::Pending | Contact::Unanswered => continue,
             };
-            silent.push(format!("{server} does not reply: {reason}"));
+            silent.insert(server, reason);
         }
         if !silent.is_empty() {
             // A replica may have taken over. Without a reply the owners stay as they are.
@@ -106,10 +106,9 @@ impl Deployment {
                 describe(alike[0].1, &shards)
             })
             .collect();
-        self.add_faults_of_masters(&mut unavailable, &mut warnings).await;
+        self.add_faults_of_masters(&silent, &mut unavailable, &mut warnings).await;
         let mut reasons = Vec::from_iter(skew::find_skew(&readings));
-        // While one server replies, calls for its shards are executed.
-        if readings.is_empty() { &mut reasons } else { &mut warnings }.append(&mut silent);
+        // While one shard takes calls, they are executed.
         if unavailable.len() == usize::from(self.shards) {
             reasons.push(format!("no shard takes calls: {}", warnings.join("; ")));
         }
@@ -139,18 +138,29 @@ impl Deployment {
         unavailable
     }
 
-    /// Adds the shards of masters with a fault, after a trial of each, and a warning for each master.
+    /// Adds the shards of masters that do not reply, for these reasons, or have a fault, after a trial of each. Adds a
+    /// warning for each master.
     async fn add_faults_of_masters(
         &self,
+        silent: &HashMap<String, String>,
         unavailable: &mut Vec<(ShardId, ShardFault)>,
         warnings: &mut Vec<String>,
     ) {
         let trials = self.router.owners().into_iter().map(async |(server, mut shards)| {
-            let fault = self.router.retry_master(&server, &shards).await?;
+            let fault = match silent.get(&server) {
+                Some(_) => None,
+                None => Some(self.router.retry_master(&server, &shards).await?),
+            };
             shards.retain(|shard| self.router.fault(*shard).is_none());
-            Some((fault.describe(&server, &shards), fault.kind, shards))
+            let warning = match &fault {
+                Some(fault) => fault.describe(&server, &shards),
+                None => describe_silent(&server, &shards, &silent[&server]),
+            };
+            Some((shards, fault.map_or(ShardFault::Silent, |fault| fault.kind), warning))
         });
-        for (warning, kind, shards) in at_once(trials).await.into_iter().flatten() {
+        let mut faults: Vec<_> = at_once(trials).await.into_iter().flatten().collect();
+        faults.sort_unstable();
+        for (shards, kind, warning) in faults {
             unavailable.extend(shards.into_iter().map(|shard| (shard, kind)));
             warnings.push(warning);
         }

@@ -228,6 +228,14 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
     format!("shard {list}: {fault}; {remedy} with `duly store repair --shard {list}`")
 }
 
+/// Returns the text of a master with these shards that does not reply, with its remedy.
+pub(crate) fn describe_silent(server: &str, shards: &[ShardId], reason: &str) -> String {
+    format!(
+        "shard {}: master {server} does not reply: {reason}; start it, or wait until a replica takes over",
+        list_of(shards)
+    )
+}
+
 /// Returns the numbers of shards, separated by commas.
 pub(crate) fn list_of(shards: &[ShardId]) -> String {
     let numbers: Vec<_> = shards.iter().map(|shard| shard.0.to_string()).collect();

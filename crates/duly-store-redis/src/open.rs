@@ -36,7 +36,7 @@ use crate::{
     keys::{SHARDS_MAX, place},
     marker::{
         self, CoordinatorList, FORMAT, Identity, KEYS_FORMAT, MarkerNote, UNMARKED_FORMAT,
-        fault_of, write_marker,
+        fault_of, list_of, write_marker,
     },
     options::Create,
     reply::Reply,
@@ -60,11 +60,19 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
         Router::new(address, connect_options, options.connections, shards, copies)
     };
     let first = router(SHARDS_MAX, "");
-    warnings.extend(check_servers(&first, options).await?);
+    let (weak, unusable) = check_servers(&first, options).await?;
+    warnings.extend(weak);
     let identity = identify(&first, options).await?;
     let router = router(identity.shards, &identity.id);
     router.take_probes(&first);
     router.refresh_owners().await?;
+    let owners = router.owners();
+    warnings.extend(unusable.into_iter().map(|(server, error)| match owners.get(&server) {
+        Some(shards) => {
+            format!("shard {}: its master cannot be used yet: {error}", list_of(shards))
+        }
+        None => format!("a server without shards cannot be used yet: {error}"),
+    }));
     let (mut lists, mut progress, mut access) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_sealed = false;
     for (shard, marker) in marker::read_all(&router, identity.shards).await {
@@ -97,15 +105,17 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
     Ok(Arc::new(deployment))
 }
 
+/// Servers that cannot be used yet, each with the reason.
+type Unusable = Vec<(String, OpenError)>;
+
 /// Finds the servers and checks the settings of those that can be used. Returns warnings about weak
-/// settings, and about servers that cannot be used yet.
+/// settings, and the servers that cannot be used yet.
 ///
 /// # Errors
 /// When a server fails with an error that does not pass by itself, or when no server can be used.
-async fn check_servers(router: &Router, options: &Options) -> Opened<Vec<String>> {
+async fn check_servers(router: &Router, options: &Options) -> Opened<(Vec<String>, Unusable)> {
     router.refresh_owners().await?;
-    let mut warnings = Vec::new();
-    let mut waits_for = None;
+    let (mut warnings, mut unusable) = (Vec::new(), Unusable::new());
     let mut is_usable = false;
     for server in router.owners().into_keys() {
         let checked = router.unless_silent(&server, check_server(router, options, &server)).await;
@@ -115,13 +125,13 @@ async fn check_servers(router: &Router, options: &Options) -> Opened<Vec<String>
                 is_usable = true;
             }
             Err(error) if error.retry() == Retry::Never => return Err(error),
-            Err(error) => {
-                warnings.push(format!("a server cannot be used yet: {error}"));
-                waits_for = Some(error);
-            }
+            Err(error) => unusable.push((server, error)),
         }
     }
-    waits_for.filter(|_| !is_usable).map_or(Ok(warnings), Err)
+    match unusable.pop_if(|_| !is_usable) {
+        Some((_, error)) => Err(error),
+        None => Ok((warnings, unusable)),
+    }
 }
 
 /// Connects to a server and checks its settings. Returns warnings about weak ones.

@@ -1,6 +1,6 @@
 //! Repairs a shard that takes no calls, at an operator's command.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duly_core::{Invalid, Millis, NamespaceName, shard::ShardId};
 use duly_store::{Error, Repaired, Result, query::ShardFault};
@@ -94,20 +94,25 @@ impl Deployment {
         lists.chain([own]).max_by_key(|list| list.own.version).expect("there is this node's own")
     }
 
-    /// Gives a shard the settings of all namespaces that only the other shards have. Returns the number
+    /// Gives a shard the settings of all namespaces that only the other shards have, as far as these reply: each has
+    /// all names. Returns the number
     /// of namespaces. Once every shard takes calls, it restores the records that coordinator shards have
     /// lost, and begins new allocations of the limits: the transfers of the shard are lost.
     async fn restore_namespaces(&self, shard: ShardId) -> Result<u64> {
         let own = self.names_of(shard).await?;
-        // Other shards may have lost data that this node does not know of yet.
-        let others = (0..self.shards).map(ShardId);
-        at_once(others.map(|other| self.refresh_fault(other))).await;
-        let names: Vec<_> = self.names_elsewhere(shard).await?.difference(&own).cloned().collect();
-        let is_last = (0..self.shards).all(|shard| self.router.fault(ShardId(shard)).is_none());
+        // Others may have lost data that this node does not know of yet, or may not reply.
+        let polls = self.others(shard).map(async |other| {
+            self.refresh_fault(other).await?;
+            Ok::<_, Error>((other, self.names_of(other).await?))
+        });
+        let read: BTreeMap<_, _> = at_once(polls).await.into_iter().flatten().collect();
+        let names: BTreeSet<_> = read.values().flatten().cloned().collect();
+        let names: Vec<_> = names.difference(&own).cloned().collect();
+        let is_last = read.len() + 1 == usize::from(self.shards);
         let work = stream::iter(names).map(async |name| {
             let coordinator = self.coordinator_of(&name);
-            if self.router.fault(coordinator).is_some() {
-                // It comes with the repair of that shard.
+            if coordinator != shard && !read.contains_key(&coordinator) {
+                // It comes with the repair of that shard, or with the first poll to which every shard replies.
                 return Ok(());
             }
             match self.control_of(coordinator, &name).await?.1 {
@@ -137,16 +142,6 @@ impl Deployment {
         });
         work.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         Ok(self.names_of(shard).await?.difference(&own).count() as u64)
-    }
-
-    /// Returns the names that any other shard which takes calls has. A shard repaired before may have
-    /// none yet.
-    async fn names_elsewhere(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {
-        let mut names = BTreeSet::new();
-        for other in self.others(shard).filter(|other| self.router.fault(*other).is_none()) {
-            names.append(&mut self.names_of(other).await?);
-        }
-        Ok(names)
     }
 
     async fn names_of(&self, shard: ShardId) -> Result<BTreeSet<NamespaceName>> {

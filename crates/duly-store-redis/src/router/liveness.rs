@@ -49,6 +49,8 @@ pub(crate) enum Contact {
     Pending,
     Replied(ClockReading),
     Failed(String),
+    /// The probe gets no reply, and calls do.
+    Unanswered,
     Silent(Silence),
 }
 
@@ -214,8 +216,8 @@ impl Probe {
                     let since = *self.last_reply.lock();
                     self.set(match since.elapsed() >= self.silence_timeout {
                         true => Contact::Silent(Silence { since }),
-                        // Calls get replies, so they go on. The poll of the health must not wait for ever.
-                        false => Contact::Failed("the probe gets no reply".to_owned()),
+                        // The poll of the health must not wait for ever.
+                        false => Contact::Unanswered,
                     });
                 }
             }

@@ -23,7 +23,7 @@ use crate::{
     Outcome, configured,
     failure::Failure,
     open_files,
-    output::{Printer, Progress, text},
+    output::{Printer, Progress, text, warn},
     runtime::block_on,
     session::Session,
 };
@@ -175,9 +175,21 @@ async fn repair(shards: Vec<u16>, keys: Option<Remedy>, session: &Session) -> Ou
     session.print(call, outcomes).await
 }
 
-/// Repairs shards in the store of a configuration file.
+/// Repairs shards in the store of a configuration file. Names the others that cannot be asked.
 async fn repair_in_store(shards: Vec<u16>, file: &Path) -> Result<Repaired, Failure> {
     let store = configured::open_shared(file).await?;
+    let health = store.health();
+    let others = health.unavailable_shards.iter().map(|(shard, _)| shard.0);
+    let others: Vec<_> =
+        others.filter(|shard| !shards.contains(shard)).map(|it| it.to_string()).collect();
+    if !others.is_empty() {
+        health.warnings.iter().for_each(|warning| warn(warning));
+        warn(&format!(
+            "shard {} cannot be asked now: the latest changes of keys and tenants may be missing in the repaired \
+             shards until it replies",
+            others.join(",")
+        ));
+    }
     let deployment = store.deployment().expect("servers share it");
     duly_server::repair_shards(deployment, shards).await.map_err(Failure::new)
 }

@@ -86,6 +86,19 @@ impl Fault {
         }
     }
 
+    /// Returns the reason of the gauge of missing shards.
+    pub(crate) fn gauge(self) -> &'static str {
+        match self {
+            Self::Empty => "missing",
+            Self::Down | Self::Hung | Self::Paused => "silent",
+            Self::RolledBack => "rolled_back",
+            Self::HalfMoved => "open_slot",
+            Self::NoReplica => "no_replicas",
+            Self::Denied => "denied",
+            Self::NoOwner => "no_owner",
+        }
+    }
+
     /// Returns `true` if the shards of the master can be read.
     pub(crate) fn has_reads(self) -> bool {
         matches!(self, Self::NoReplica | Self::Paused)

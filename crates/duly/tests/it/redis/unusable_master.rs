@@ -181,6 +181,11 @@ fn waits_for_reason(node: &Server, fault: Fault) {
     while !node.run(&["--output", "json", "health"]).stdout.contains(fault.reason()) {
         assert!(Instant::now() < deadline, "the fault is not noticed");
     }
+    let (name, reason) = ("duly_deployment_shards_unavailable", fault.gauge());
+    let counts = node.json(&["metrics", name]);
+    let of_reason = |metric: &&Value| metric["labels"]["reason"] == reason;
+    let count = counts["metrics"].as_array().and_then(|all| all.iter().find(of_reason));
+    assert!(count.is_some_and(|it| it["value"].as_u64() > Some(0)), "{reason}: {counts}");
 }
 
 /// Checks that the health, lists and counts of a node say which shards are missing.

@@ -8,10 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use duly_redis_testkit::server::{Server, free_port, tell};
+use duly_redis_testkit::{
+    cluster::Cluster,
+    server::{Server, free_port, tell},
+};
 use rustix::process::Signal;
 
-use crate::harness::{DEADLINE, Process, duly, run};
+use super::fault::{SILENCE, signal};
+use crate::harness::{self as node, DEADLINE, Process, duly, file_of, run, text};
 
 /// Longest time from a signal to the end of a waiting node.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -31,9 +35,9 @@ impl Waiting {
         Self { process: Process::of(command), url: format!("http://{listen}") }
     }
 
-    /// Waits until the reasons of `/readyz` contain all of these; until then the node is alive.
+    /// Waits until the reasons of `/readyz` contain all of these, and returns the reasons; until then the node is alive.
     #[track_caller]
-    fn says(&self, parts: &[&str]) {
+    fn says(&self, parts: &[&str]) -> String {
         let until = Instant::now() + DEADLINE;
         loop {
             let ran = run(&["--server", &self.url, "--output", "json", "health"]);
@@ -41,7 +45,7 @@ impl Waiting {
             if parts.iter().all(|part| said.contains(part)) {
                 assert!(said.contains("recovering"), "{said}");
                 assert!(!said.contains("secret"), "{said}");
-                return;
+                return said;
             }
             assert!(Instant::now() < until, "it lacks one of {parts:?}: {said}");
         }
@@ -114,6 +118,43 @@ fn a_node_waits_for_replicas_and_for_a_whole_cluster() {
     assert_eq!(tell(member.port(), "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
     node.is_ready();
     node.stop(Signal::TERM);
+}
+
+#[test]
+fn a_start_names_masters_shards_and_remedies() {
+    let mut cluster = Cluster::start(3, 0);
+    drop(node::Server::on_store_with(&cluster.url(), &SILENCE));
+    let empty = &mut cluster.masters[0];
+    empty.kill();
+    empty.lose_data();
+    empty.start_again();
+    cluster.wait_until_whole();
+    for server in cluster.all() {
+        assert_eq!(tell(server.port(), "CONFIG SET cluster-require-full-coverage no"), "+OK");
+    }
+    signal(&cluster.masters[1], Signal::STOP);
+    // Two of three coordinator shards: the keys of callers cannot be read.
+    let node = Waiting::start(&cluster.url(), &[SILENCE[0], ("DULY_STORE__ALLOW", "no_replicas")]);
+    let hung = format!("master 127.0.0.1:{} does not reply", cluster.masters[1].port());
+    let remedies =
+        ["restore the server from a backup", "`duly store repair --shard 0,", "start it"];
+    let causes = ["a majority of the coordinator shards 0,", "shard 0,1,", "no marker", &hung];
+    let said = node.says(&[&causes[..], &remedies, &["`--config FILE`"]].concat());
+    let shards = said.split("--shard ").nth(1).and_then(|rest| rest.split('`').next());
+    let config =
+        file_of(&format!("[store]\nurl = \"{}\"\nallow = [\"no_replicas\"]\n", cluster.url()));
+    let shards = shards.expect("shards");
+    let repair = ["store", "repair", "--config", text(config.path()), "--shard", shards];
+    let repaired = run(&repair);
+    for part in [&hung, "cannot be asked now", "keys"] {
+        assert!(repaired.stderr.contains(part), "{part}: {}", repaired.stderr);
+    }
+    let lines = repaired.ok();
+    assert_eq!(lines.matches("restored").count(), shards.split(',').count(), "{lines}");
+    node.is_ready();
+    signal(&cluster.masters[1], Signal::CONT);
+    let logged = node.stop(Signal::TERM);
+    assert!(logged.contains(&hung) && logged.contains("its master cannot be used yet"), "{logged}");
 }
 
 #[test]
