@@ -24,8 +24,8 @@ pub enum OpenError {
         /// Cause.
         reason: String,
     },
-    /// The server replies but cannot be used yet: it is loading its data, lacks replicas, or does not
-    /// serve its slots.
+    /// The server replies but cannot be used yet: it is loading its data, runs a script, cannot write, lacks replicas,
+    /// or does not serve its slots.
     #[error("Redis at {address} is not ready: {reason}")]
     NotReady {
         /// Address of the server.
@@ -157,7 +157,8 @@ impl OpenError {
                     | ServerErrorKind::TryAgain,
                 ),
                 _,
-            ) => Self::NotReady { address, reason },
+            )
+            | (_, Some("BUSY" | "READONLY" | "MISCONF")) => Self::NotReady { address, reason },
             (ErrorKind::Io, _) if is_about_tls(error) => Self::Tls { address, reason },
             (ErrorKind::Io, _) => Self::Unreachable { address, reason },
             _ => Self::Refused { address, reason },

@@ -88,6 +88,10 @@ impl Deployment {
                     readings.push(reading);
                     continue;
                 }
+                Contact::Refused(fault) => {
+                    self.router.set_fault_of_master(&server, fault);
+                    continue;
+                }
                 Contact::Failed(reason) => reason,
                 Contact::Silent(silence) => silence.to_string(),
                 Contact::Pending | Contact::Unanswered => continue,

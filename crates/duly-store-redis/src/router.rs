@@ -264,7 +264,14 @@ impl Router {
                 Some(fault) => Err(fault.describe(&server, &[shard])),
                 None => {
                     let checked_out = self.check_out(&server, kind).await;
-                    checked_out.map_err(|error| format!("{server}: {error}"))
+                    checked_out.map_err(|error| match MasterFault::of(&error) {
+                        Some(fault) => {
+                            let text = fault.describe(&server, &[shard]);
+                            self.set_fault_of_master(&server, fault);
+                            text
+                        }
+                        None => format!("{server}: {error}"),
+                    })
                 }
             };
             let pooled = match checked_out {

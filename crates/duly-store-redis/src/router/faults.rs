@@ -3,20 +3,22 @@
 //! Each call to such a master would wait for its own time-out, or be refused after a round trip, and nothing
 //! would report it. So the first result counts for all calls:
 //!
-//! 1. A result that shows that the master carries out no changes gives the master a *fault*. The calls that wait
-//!    for the same confirmation end in doubt.
+//! 1. A result that shows that the master carries out no changes gives the master a *fault*, as does an error reply to a
+//!    connect or to the probe. The calls that wait for the same confirmation end in doubt.
 //! 2. While a master has a fault, calls that it would refuse are not sent: each is `unavailable` at once. Its shards count as unavailable.
 //! 3. The poll of the health makes a change of its own every second, the *trial*. Once the master carries out
 //!    and confirms the trial, the fault ends.
 
 use duly_core::shard::ShardId;
 use duly_store::query::ShardFault;
+use redis::RedisError;
 
 use super::{
     CallKind, Router,
     pool::{PooledConnection, Server},
 };
 use crate::{
+    OpenError,
     change::at_once,
     connection::{Call, ConnectionLost, RequiredCopies, SendMode, ServerReply},
     marker::list_of,
@@ -32,6 +34,19 @@ pub(crate) struct MasterFault {
 }
 
 impl MasterFault {
+    /// Returns the fault that the error of a connection or of a command shows; `None` if there was no reply.
+    pub(super) fn of(error: &RedisError) -> Option<Self> {
+        let (kind, reason) = match OpenError::of("", error) {
+            OpenError::Denied { reason, .. } => (ShardFault::Denied, reason),
+            OpenError::NotReady { reason, .. } => (ShardFault::NotServing, reason),
+            _ => return None,
+        };
+        // As the reply of a call is shown.
+        let reply = error.code().zip(error.detail());
+        let shown_by = reply.map_or(reason, |(code, detail)| format!("{code} {detail}"));
+        Some(Self { kind, shown_by })
+    }
+
     /// Returns `true` if calls of this script are not sent.
     fn stops(&self, script: Script) -> bool {
         match self.kind {
@@ -93,6 +108,11 @@ impl Server {
 }
 
 impl Router {
+    /// Gives a master a fault, unless it has one.
+    pub(crate) fn set_fault_of_master(&self, name: &str, fault: MasterFault) {
+        self.server(name).set_fault(name, fault);
+    }
+
     /// Notes that a connection has got no reply in time, and has a trial made. A second connection without one is
     /// proof enough.
     pub(super) fn suspect(&self, pooled: &PooledConnection) {

@@ -32,6 +32,7 @@ use tokio::{
     time,
 };
 
+use super::MasterFault;
 use crate::{
     punctual::{CONNECT, punctually},
     skew::ClockReading,
@@ -49,6 +50,8 @@ pub(crate) enum Contact {
     Pending,
     Replied(ClockReading),
     Failed(String),
+    /// An error is the reply.
+    Refused(MasterFault),
     /// The probe gets no reply, and calls do.
     Unanswered,
     Silent(Silence),
@@ -208,7 +211,10 @@ impl Probe {
                 }
                 Some(Err(error)) => {
                     connection = None;
-                    self.set(Contact::Failed(error.to_string()));
+                    self.set(match MasterFault::of(&error) {
+                        Some(fault) => Contact::Refused(fault),
+                        None => Contact::Failed(error.to_string()),
+                    });
                     self.ask_now.notified().await;
                 }
                 None => {

@@ -23,6 +23,7 @@ mod lost;
 mod marker;
 mod members;
 mod model;
+mod not_serving;
 mod older;
 mod opening;
 mod rolled_back_keys;

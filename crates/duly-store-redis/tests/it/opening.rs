@@ -17,7 +17,7 @@ async fn fails(options: &Options) -> OpenError {
 }
 
 #[track_caller]
-fn waits(error: &OpenError) {
+pub(crate) fn waits(error: &OpenError) {
     assert!(matches!(error.retry(), Retry::After(_)), "{error:?}");
 }
 
@@ -55,13 +55,12 @@ async fn unreachable_servers_are_retried() {
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_loading_is_waited_for() {
-    // Loading takes a millisecond for each key.
+/// Starts a server with this number of keys, which takes a millisecond for each to load it.
+pub(crate) async fn load_slowly(keys: usize) -> Server {
     let slow = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
-    let mut server = Server::start(&slow);
-    let fill = "for i = 1, 3000 do redis.call('SET', 'k' .. i, string.rep('x', 100)) end";
-    let filled = tell(server.port(), &format!("EVAL \"{fill}\" 0"));
+    let server = Server::start(&slow);
+    let fill = "redis.call('SET', 'k' .. i, string.rep('x', 100))";
+    let filled = tell(server.port(), &format!("EVAL \"for i = 1, {keys} do {fill} end\" 0"));
     assert_eq!(filled, "$-1");
     assert!(tell(server.port(), "BGREWRITEAOF").starts_with("+Background"));
     until("the file is rewritten", async || {
@@ -71,6 +70,12 @@ async fn a_server_that_is_loading_is_waited_for() {
         is_done.then_some(())
     })
     .await;
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_loading_is_waited_for() {
+    let mut server = load_slowly(3_000).await;
     server.kill();
     let wanted = options(&server.url(), 1);
     let starting = std::thread::spawn(move || {

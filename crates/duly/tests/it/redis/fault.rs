@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     Paused,
     /// It refuses the scripts of the user.
     Denied,
+    /// It runs a script without an end.
+    Busy,
     /// The slot of one of its shards has no owner.
     NoOwner,
 }
@@ -52,6 +54,11 @@ impl Fault {
             }
             Self::Denied => {
                 assert_eq!(tell(master.port(), "ACL SETUSER default -evalsha"), "+OK");
+            }
+            Self::Busy => {
+                let port = master.port();
+                assert_eq!(tell(port, "CONFIG SET busy-reply-threshold 50"), "+OK");
+                std::thread::spawn(move || tell(port, "EVAL \"while true do end\" 0"));
             }
             Self::NoOwner => {
                 let keys = list(master.port(), "KEYS duly:*:seq");
@@ -82,6 +89,7 @@ impl Fault {
             Self::NoReplica => "start the replicas of the master",
             Self::Paused => "CLIENT UNPAUSE",
             Self::Denied => "it refuses the commands of the user",
+            Self::Busy => "it refuses or postpones every call",
             Self::NoOwner => "its slot has no master",
         }
     }
@@ -95,6 +103,7 @@ impl Fault {
             Self::HalfMoved => "open_slot",
             Self::NoReplica => "no_replicas",
             Self::Denied => "denied",
+            Self::Busy => "not_serving",
             Self::NoOwner => "no_owner",
         }
     }

@@ -82,13 +82,13 @@ fn places() -> std::ops::Range<usize> {
 }
 
 /// Starts a node while a master has a fault, and lets the new node and a node from before serve timers. In the nightly
-/// run also a master with a replica, which takes over only for one that is down or hangs.
+/// run also a master with a replica, which takes over for one that is down, hangs or is busy, and for no other.
 fn nodes_serve_beside(fault: Fault) {
     for place in places() {
         nodes_serve_beside_one(fault, place, fault.replicas());
         if places().len() > 1
             && fault.replicas() == 0
-            && ![Fault::Down, Fault::Hung].contains(&fault)
+            && ![Fault::Down, Fault::Hung, Fault::Busy].contains(&fault)
         {
             nodes_serve_beside_one(fault, place, 1);
         }
@@ -406,6 +406,11 @@ fn nodes_serve_beside_a_master_that_withholds_changes() {
 #[test]
 fn nodes_serve_beside_a_master_that_denies_commands() {
     nodes_serve_beside(Fault::Denied);
+}
+
+#[test]
+fn nodes_serve_beside_a_master_that_is_busy() {
+    nodes_serve_beside(Fault::Busy);
 }
 
 #[test]
