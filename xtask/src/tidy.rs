@@ -9,6 +9,7 @@
 //! - [`manifests`]: versions are in the root manifest only;
 //! - [`names`]: no file or folder with a meaningless name;
 //! - [`marks`]: no work left for later, no test switched off;
+//! - [`client_tls`]: TLS connections to servers have a bound on certificates;
 //! - [`docs`]: every module states its purpose;
 //! - [`sizes`]: no file that is too long;
 //! - [`links`]: no broken link between pages;
@@ -17,6 +18,7 @@
 //! - [`contract`]: a new snapshot of the public interface comes with a changelog entry;
 //! - [`promises`]: each promise to users names tests that show it, and they exist.
 
+mod client_tls;
 mod commits;
 mod docs;
 mod language;
@@ -116,6 +118,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
     }
     for source in &tree.sources {
         found.extend(names::check(source));
+        found.extend(client_tls::check(source));
         found.extend(marks::check(source));
         found.extend(docs::check(source));
     }

@@ -1,10 +1,11 @@
 //! TLS: rustls with ring, authorities of the system or your own, and an optional client certificate.
 
+use duly_tls::client::{system_authorities, verifier};
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
 use crate::error::Invalid;
 
@@ -18,18 +19,17 @@ pub(crate) struct Tls {
 impl Tls {
     /// Configures an endpoint to use TLS.
     pub(crate) fn apply(self, endpoint: Endpoint) -> Result<Endpoint, Invalid> {
-        let mut config = ClientTlsConfig::new();
-        config = match self.authorities {
-            Some(pem) => {
-                check(&pem)?;
-                config.ca_certificate(Certificate::from_pem(pem))
-            }
-            None => config.with_native_roots(),
+        let authorities = match self.authorities {
+            Some(pem) => read(&pem)?,
+            None => system_authorities().map_err(|error| {
+                Invalid::unseen("tls", format!("used where the system has authorities ({error})"))
+            })?,
         };
+        let mut config = ClientTlsConfig::new();
         if let Some((certificate, key)) = self.identity {
             config = config.identity(Identity::from_pem(certificate, key));
         }
-        endpoint.tls_config(config).map_err(|error| {
+        endpoint.tls_config_with_verifier(config, verifier(authorities)).map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             let allowed = format!(
                 "readable: a certificate and its key as PEM, and an authority to trust ({})",
@@ -40,9 +40,8 @@ impl Tls {
     }
 }
 
-/// Checks that these bytes are certificates of authorities. The TLS library skips those that it cannot
-/// read, and then trusts none.
-fn check(pem: &[u8]) -> Result<(), Invalid> {
+/// Reads certificates of authorities.
+fn read(pem: &[u8]) -> Result<RootCertStore, Invalid> {
     let refuse = |why: &str| {
         Invalid::unseen("ca_certificate", format!("one or more certificates as PEM ({why})"))
     };
@@ -51,5 +50,5 @@ fn check(pem: &[u8]) -> Result<(), Invalid> {
         let certificate = certificate.map_err(|error| refuse(&error.to_string()))?;
         authorities.add(certificate).map_err(|error| refuse(&error.to_string()))?;
     }
-    if authorities.is_empty() { Err(refuse("it has none")) } else { Ok(()) }
+    if authorities.is_empty() { Err(refuse("it has none")) } else { Ok(authorities) }
 }

@@ -1,8 +1,14 @@
 //! The URL of a store: parses it into servers, credentials and the protocol for each connection.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::Path, sync::Arc};
 
-use redis::{Client, IntoConnectionInfo as _, RedisResult, TlsCertificates, io::tcp::TcpSettings};
+use duly_tls::{
+    client::{client_config, system_authorities},
+    files,
+};
+use redis::{ConnectionInfo, IntoConnectionInfo as _, RedisResult};
+use rustls::RootCertStore;
+use tokio_rustls::TlsConnector;
 
 use crate::{OpenError, Opened, Options};
 
@@ -11,12 +17,12 @@ use crate::{OpenError, Opened, Options};
 pub(crate) struct Address {
     /// `true`: the servers form a Cluster.
     pub(crate) cluster: bool,
-    /// `redis` or `rediss`.
-    scheme: &'static str,
+    /// `true`: connections use TLS.
+    is_tls: bool,
     /// `user:password@`, or empty.
     login: String,
-    /// CA certificates to trust, in PEM.
-    authorities: Option<Arc<[u8]>>,
+    /// Makes TLS connections, if they use TLS.
+    pub(crate) tls: Option<TlsConnector>,
     /// `host:port` of the servers named in the URL.
     pub(crate) servers: Vec<String>,
 }
@@ -49,14 +55,10 @@ impl Address {
         if let Some(password) = &options.password {
             address.login = login(address.login.trim_end_matches('@'), password)?;
         }
-        if let Some(path) = &options.tls_ca {
-            let read = duly_tls::files::read(path).map_err(|error| {
-                OpenError::Url(format!(
-                    "cannot read the CA certificates in {}: {error}",
-                    path.display()
-                ))
-            });
-            address.authorities = Some(read?.into());
+        if address.is_tls {
+            let connector = connector(options.tls_ca.as_deref());
+            let failed = |reason| OpenError::Tls { address: address.servers[0].clone(), reason };
+            address.tls = Some(connector.map_err(failed)?);
         }
         Ok(address)
     }
@@ -65,14 +67,14 @@ impl Address {
     ///
     /// # Errors
     /// When the URL does not have a supported form. The error does not show a password.
-    pub(crate) fn parse(url: &str) -> Opened<Self> {
+    fn parse(url: &str) -> Opened<Self> {
         let refused = |why: &str| Err(OpenError::Url(why.to_owned()));
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-        let (cluster, scheme) = match scheme {
-            "redis" => (false, "redis"),
-            "rediss" => (false, "rediss"),
-            "redis-cluster" => (true, "redis"),
-            "rediss-cluster" => (true, "rediss"),
+        let (cluster, is_tls) = match scheme {
+            "redis" => (false, false),
+            "rediss" => (false, true),
+            "redis-cluster" => (true, false),
+            "rediss-cluster" => (true, true),
             _ => {
                 return refused(
                     "it must begin with redis://, rediss://, redis-cluster:// or \
@@ -115,37 +117,31 @@ impl Address {
         if !cluster && servers.len() > 1 {
             return refused("several servers are a Cluster: use redis-cluster://");
         }
-        Ok(Self { cluster, scheme, login, authorities: None, servers })
+        Ok(Self { cluster, is_tls, login, tls: None, servers })
     }
 
-    /// Returns a client for one server.
-    pub(crate) fn client(&self, server: &str) -> RedisResult<Client> {
-        self.client_of(self.of(server))
+    /// Returns the host, port and login of one server.
+    pub(crate) fn info(&self, server: &str) -> RedisResult<ConnectionInfo> {
+        // TLS is not the client library's work: see `connect.rs`.
+        format!("redis://{}{server}/", self.login).into_connection_info()
     }
+}
 
-    /// Returns a client for one server that receives pushed messages (RESP3).
-    pub(crate) fn listener(&self, server: &str) -> RedisResult<Client> {
-        self.client_of(format!("{}?protocol=resp3", self.of(server)))
-    }
-
-    fn client_of(&self, url: String) -> RedisResult<Client> {
-        // Calls share connections. Without `TCP_NODELAY` a call waits in the kernel until the one
-        // before it has been acknowledged, which takes as long as a reply.
-        let at_once = TcpSettings::default().set_nodelay(true);
-        let server = url.into_connection_info()?.set_tcp_settings(at_once);
-        match &self.authorities {
-            Some(pem) if self.scheme == "rediss" => {
-                let root_cert = Some(pem.to_vec());
-                Client::build_with_tls(server, TlsCertificates { client_tls: None, root_cert })
+/// Returns what makes TLS connections to servers that the system's authorities vouch for, or those of a file.
+fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
+    let trusted = match authorities {
+        None => system_authorities().map_err(|error| error.to_string())?,
+        Some(path) => {
+            let unusable = |reason| format!("the CA certificates in {}: {reason}", path.display());
+            let mut trusted = RootCertStore::empty();
+            for certificate in files::certificates(path).map_err(unusable)? {
+                trusted.add(certificate).map_err(|error| unusable(error.to_string()))?;
             }
-            _ => Client::open(server),
+            trusted
         }
-    }
-
-    /// Returns the URL of one server.
-    fn of(&self, server: &str) -> String {
-        format!("{}://{}{server}/", self.scheme, self.login)
-    }
+    };
+    let config = client_config(trusted, None).map_err(|error| error.to_string())?;
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 /// Returns `user:password@` with the password percent-encoded.
@@ -171,15 +167,11 @@ mod tests {
     fn urls_are_parsed_or_refused_with_the_allowed_forms() {
         let one = Address::parse("redis://u:p@h").unwrap();
         assert_eq!((one.cluster, one.servers.clone()), (false, vec!["h:6379".to_owned()]));
-        assert_eq!(one.of("h:6379"), "redis://u:p@h:6379/");
         for whole in ["redis://h:6379/0", "redis://h:6379/", "redis://h/0"] {
             assert_eq!(Address::parse(whole).unwrap().servers, ["h:6379"], "{whole}");
         }
         let many = Address::parse("rediss-cluster://a:1,b,[::1]:7").unwrap();
         assert_eq!((many.cluster, many.servers.len()), (true, 3));
-        for client in [one.client("h:6379").unwrap(), one.listener("h:6379").unwrap()] {
-            assert!(client.get_connection_info().tcp_settings().nodelay());
-        }
         for (url, part) in [
             ("http://h", "redis-cluster://"),
             ("h:6379", "redis://"),
@@ -202,13 +194,13 @@ mod tests {
         let mut options = Options::new("redis://u@h");
         options.password = Some("a/b@c:d%#é".to_owned());
         let address = Address::new(&options).unwrap();
-        let info = address.client("h:6379").unwrap().get_connection_info().clone();
+        let info = address.info("h:6379").unwrap();
         assert_eq!(info.redis_settings().username(), Some("u"));
         assert_eq!(info.redis_settings().password(), Some("a/b@c:d%#é"));
         assert!(!format!("{address:?} {options:?}").contains("a/b"));
         options.url = "redis://h".to_owned();
-        let info = Address::new(&options).unwrap().client("h:6379").unwrap();
-        assert_eq!(info.get_connection_info().redis_settings().username(), None);
+        let info = Address::new(&options).unwrap().info("h:6379").unwrap();
+        assert_eq!(info.redis_settings().username(), None);
         options.url = "redis://u:p@h".to_owned();
         assert!(Address::new(&options).is_err());
     }

@@ -12,10 +12,12 @@ use std::{
 
 use duly_store::query::ShardFault;
 use parking_lot::Mutex;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value, aio::MultiplexedConnection, cmd};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, Value, cmd};
 
 use crate::{
     Options,
+    address::Address,
+    connect::SharedConnection,
     punctual::{CONNECT, punctually},
     script::{CLOCK, Script},
 };
@@ -122,7 +124,7 @@ fn late(bound: Duration) -> std::io::Error {
 /// One connection. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
-    multiplexed: MultiplexedConnection,
+    shared: SharedConnection,
     silence_timeout: Duration,
     /// Time of the last reply.
     replied: Arc<Mutex<Instant>>,
@@ -161,18 +163,20 @@ impl ConnectOptions {
 impl Connection {
     /// Connects and loads the scripts.
     pub(crate) async fn open(
-        client: Client,
+        address: &Address,
+        server: &str,
         connect_options: &ConnectOptions,
     ) -> redis::RedisResult<Self> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect_options.connect_within))
-            .set_response_timeout(Some(connect_options.answer_within));
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(Some(connect_options.answer_within));
+        let within = connect_options.connect_within;
         let silence_timeout = connect_options.silence_timeout;
         let bound = silence_timeout * CONNECT;
         let opened = punctually(
             async {
-                let mut connection =
-                    client.get_multiplexed_async_connection_with_config(&config).await?;
+                let shared =
+                    address.connect(server, ProtocolVersion::RESP2, config, within).await?;
+                let mut connection = shared.requests.clone();
                 // A refused login fails here with its own error, instead of breaking the connection in the
                 // middle of a large script.
                 cmd("PING").exec_async(&mut connection).await?;
@@ -181,16 +185,16 @@ impl Connection {
                     load.add_command(cmd("SCRIPT").arg("LOAD").arg(text.as_str()).clone());
                 }
                 let digests: Vec<String> = load.query_async(&mut connection).await?;
-                redis::RedisResult::Ok((connection, digests))
+                redis::RedisResult::Ok((shared, digests))
             },
             bound,
         )
         .await;
-        let (connection, digests) = opened.unwrap_or_else(|| Err(late(bound).into()))?;
+        let (shared, digests) = opened.unwrap_or_else(|| Err(late(bound).into()))?;
         let texts = Arc::clone(&connect_options.texts);
         let used = Arc::new(Mutex::new(Instant::now()));
         Ok(Self {
-            multiplexed: connection,
+            shared,
             silence_timeout,
             replied: Arc::new(Mutex::new(Instant::now())),
             texts,
@@ -249,7 +253,7 @@ impl Connection {
 
     /// Sends a command that is no script.
     pub(crate) async fn command(&self, command: &Cmd) -> redis::RedisResult<Value> {
-        let mut connection = self.multiplexed.clone();
+        let mut connection = self.shared.requests.clone();
         let sent = connection.send_packed_command(command);
         let bound = self.silence_timeout;
         let value = self.in_time(bound, sent).await.unwrap_or_else(|| Err(late(bound).into()))?;
@@ -266,7 +270,7 @@ impl Connection {
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let mut connection = self.multiplexed.clone();
+        let mut connection = self.shared.requests.clone();
         let sent = connection.send_packed_commands(&pipeline, 0, commands.len());
         self.replies(sent, commands.len(), Duration::ZERO).await
     }
@@ -310,7 +314,7 @@ impl Connection {
             pipeline.add_command(copies.wait());
         }
         let count = pipeline.len();
-        let mut connection = self.multiplexed.clone();
+        let mut connection = self.shared.requests.clone();
         let sent = connection.send_packed_commands(&pipeline, 0, count);
         let waits = copies.map_or(Duration::ZERO, |copies| copies.within);
         let mut values = self.replies(sent, count, waits).await?.into_iter();

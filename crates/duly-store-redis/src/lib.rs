@@ -61,6 +61,7 @@ mod case;
 mod change;
 mod checks;
 mod claim;
+mod connect;
 mod connection;
 mod coordinators;
 mod deployment;

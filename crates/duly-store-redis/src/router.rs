@@ -143,9 +143,9 @@ impl Router {
         let mut servers = self.servers.lock();
         let server = servers.entry(name.to_owned()).or_insert_with(|| {
             let start = || {
-                let client = self.address.client(name);
-                let silence_timeout = self.connect_options.silence_timeout;
-                Arc::new(Liveness::start(&self.runtime, name.to_owned(), client, silence_timeout))
+                let (address, silence_timeout) =
+                    (self.address.clone(), self.connect_options.silence_timeout);
+                Arc::new(Liveness::start(&self.runtime, name.to_owned(), address, silence_timeout))
             };
             let liveness = self.earlier.lock().remove(name).unwrap_or_else(start);
             Arc::new(Server::new(self.connections_each, self.copies, liveness))
@@ -201,11 +201,12 @@ impl Router {
         if let Some(open) = slot.as_ref().filter(|open| open.silences == silences) {
             return Ok(open.connection.clone());
         }
-        let (client, connect_options) = (self.address.client(name)?, self.connect_options.clone());
-        let server = Arc::clone(server);
+        let (address, connect_options) = (self.address.clone(), self.connect_options.clone());
+        let (server, name) = (Arc::clone(server), name.to_owned());
         // The connect goes on if its caller stops waiting: the next caller then uses the connection.
         let opening = self.runtime.spawn(async move {
-            let open = server.liveness.unless_silent(Connection::open(client, &connect_options));
+            let open =
+                server.liveness.unless_silent(Connection::open(&address, &name, &connect_options));
             let opened = open.await.unwrap_or_else(|silence| Err(silence.into()));
             let failed = |error: &redis::RedisError| {
                 *server.failed.lock() = Some((Instant::now(), error.to_string()));

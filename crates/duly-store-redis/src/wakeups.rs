@@ -10,7 +10,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use duly_core::{NamespaceName, shard::ShardId};
-use redis::{AsyncConnectionConfig, PushInfo, PushKind, Value, cmd};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, Value, cmd};
 use tokio::sync::mpsc;
 
 use crate::{deployment::Deployment, keys};
@@ -72,20 +72,19 @@ async fn listen_to(
     subscribed: &mpsc::UnboundedSender<()>,
 ) -> redis::RedisResult<()> {
     let (sender, mut pushed) = mpsc::unbounded_channel::<PushInfo>();
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PAUSE * 5))
-        .set_response_timeout(Some(PAUSE * 5))
-        .set_push_sender(sender);
-    let client = deployment.router.address.listener(server)?;
+    let config =
+        AsyncConnectionConfig::new().set_response_timeout(Some(PAUSE * 5)).set_push_sender(sender);
+    let address = &deployment.router.address;
     let channels: HashMap<Vec<u8>, ShardId> = shards
         .iter()
         .map(|shard| (keys::key(deployment.router.seq(*shard), "wake").into_bytes(), *shard))
         .collect();
     let subscribe = async {
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        // Pushed messages need RESP3.
+        let connection = address.connect(server, ProtocolVersion::RESP3, config, PAUSE * 5).await?;
         for channel in channels.keys() {
-            let mut connection = connection.clone();
-            let value = connection.send_packed_command(cmd("SSUBSCRIBE").arg(channel)).await?;
+            let mut requests = connection.requests.clone();
+            let value = requests.send_packed_command(cmd("SSUBSCRIBE").arg(channel)).await?;
             if let Value::ServerError(error) = value {
                 return Err(error.into());
             }

@@ -1,10 +1,11 @@
 //! TLS of both directions: what a server and an outgoing connection share.
 //!
 //! * [`chain`] verifies the certificates of a peer, after a look at their number and size.
+//! * [`client`] has the settings of connections to servers.
 //! * [`files`] reads the files that a configuration names, such as certificates and keys.
 //!
-//! Every connection whose peer may be a stranger uses the verifiers of [`chain`]: callers, receivers of webhooks, and
-//! servers with keys of tokens.
+//! Every connection uses the verifiers of [`chain`]: those of callers, and those to any server.
 
 pub mod chain;
+pub mod client;
 pub mod files;

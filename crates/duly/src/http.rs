@@ -6,13 +6,13 @@
 
 mod failed_call;
 mod lines;
+mod tls;
 
 pub(crate) use self::failed_call::{Hint, sentence, shown};
 
 use std::{collections::HashMap, fmt::Display, path::Path, time::Duration};
 
 use duly_core::NamespaceName;
-use duly_tls::files;
 use reqwest::{
     Method, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
@@ -80,33 +80,12 @@ impl Http {
             .user_agent(concat!("duly-cli/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT);
-        if let Some(path) = ca_file {
-            let unusable = |reason: &dyn Display| {
-                let path = path.display();
-                Failure::usage(format_args!("--ca-file (or DULY_CA_FILE) {path}: {reason}"))
-            };
-            let pem = files::read(path).map_err(|error| unusable(&error))?;
-            let authorities = reqwest::Certificate::from_pem_bundle(&pem);
-            let authorities = authorities.map_err(|error| unusable(&error))?;
-            if authorities.is_empty() {
-                return Err(unusable(&"there is no certificate in it"));
-            }
-            builder = builder.tls_certs_merge(authorities);
-        }
-        if let Some(path) = cert_file {
-            let unusable = |reason: &dyn Display| {
-                let path = path.display();
-                Failure::usage(format_args!("--cert-file (or DULY_CERT_FILE) {path}: {reason}"))
-            };
-            let pem = files::read(path).map_err(|error| unusable(&error))?;
-            let what = "it must hold a certificate and its private key in PEM";
-            let identity = reqwest::Identity::from_pem(&pem);
-            builder = builder.identity(identity.map_err(|_| unusable(&what))?);
-        }
-        if server.scheme() != "https" {
+        let tls = tls::Files::read(ca_file, cert_file)?;
+        builder = match server.scheme() {
+            "https" => builder.tls_backend_preconfigured(tls.client_config()?),
             // The system may have no authorities, and none are needed.
-            builder = builder.tls_certs_only([]);
-        }
+            _ => builder.tls_certs_only([]),
+        };
         let mut base = server.clone();
         if let ("unix", Ok(path)) = (server.scheme(), server.to_file_path()) {
             builder = builder.unix_socket(path);
@@ -117,17 +96,7 @@ impl Http {
         }
         let http = builder
             .build()
-            .map_err(|error| match cert_file {
-                Some(path) => Failure::usage(format_args!(
-                    "--cert-file (or DULY_CERT_FILE) {}: its private key does not belong to its certificate, \
-                     or one of them cannot be used",
-                    path.display()
-                )),
-                None => Failure::new(format_args!(
-                    "cannot start the HTTP client: {error}; if this machine has no certificates of \
-                     authorities, install them (ca-certificates) or pass one with --ca-file"
-                )),
-            })?;
+            .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
         Ok(Self { http, server, base })
     }
 

@@ -2,7 +2,9 @@
 //! obeys all of them.
 
 use super::tree::{File, Tree};
-use super::{complaints, docs, layers, links, manifests, marks, names, promises, sizes};
+use super::{
+    client_tls, complaints, docs, layers, links, manifests, marks, names, promises, sizes,
+};
 use crate::process;
 
 fn file(path: &str, text: &str) -> File {
@@ -97,6 +99,24 @@ fn nameless_files_are_refused() {
         ("crates/x/src/store/helpers.rs", false),
     ] {
         assert_eq!(names::check(&file(path, "")).is_none(), allowed, "{path}");
+    }
+}
+
+#[test]
+fn tls_to_servers_without_a_bound_is_found() {
+    let lines = |path: &str, text: &str| -> Vec<_> {
+        client_tls::check(&file(path, text)).into_iter().map(|it| it.line).collect()
+    };
+    let own = "let config = ClientConfig::builder_with_provider(provider)";
+    assert_eq!(lines("crates/x/src/a.rs", &format!("//! A.\n{own}\n")), [Some(2)]);
+    assert_eq!(lines("crates/x/src/a.rs", "reqwest::Client::builder().build()"), [Some(1)]);
+    let bounded = "reqwest::Client::builder().tls_backend_preconfigured(config)";
+    for (path, text) in [
+        ("crates/duly-tls/src/client.rs", own),
+        ("crates/x/tests/it/a.rs", own),
+        ("crates/x/src/a.rs", bounded),
+    ] {
+        assert_eq!(lines(path, text), [], "{path}");
     }
 }
 

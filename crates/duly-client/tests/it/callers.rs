@@ -99,6 +99,17 @@ async fn tls_accepts_only_trusted_servers() {
     let error = soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(script.sizes(), [1]);
+
+    // A chain beyond the bound.
+    let pem = cert.pem().repeat(10);
+    let identity = Identity::from_pem(pem, signing_key.serialize_pem());
+    let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+    let url = format!("https://localhost:{}", script.serve_by(server).await.port());
+    let client = Client::builder(&url).ca_certificate(cert.pem());
+    let client = client.retries(duly_client::Retries::none()).build().unwrap();
+    let error = soon(client.schedule(NAMESPACE, Schedule::after(HOUR))).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert_eq!(script.sizes(), [1]);
 }
 
 #[tokio::test]

@@ -16,7 +16,10 @@ use std::{
 };
 
 use duly_core::{Timestamp, access::Subject};
-use duly_tls::{chain::client_config, files};
+use duly_tls::{
+    client::{http_client_config, system_authorities},
+    files,
+};
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     jwk::{Jwk, JwkSet, PublicKeyUse},
@@ -252,8 +255,8 @@ fn read_file(path: &Path) -> Result<JwkSet, String> {
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let builder = reqwest::Client::builder();
     let builder = if url.starts_with("https") {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = client_config(provider).map_err(|error| error.to_string())?;
+        let config = system_authorities().and_then(|trusted| http_client_config(trusted, None));
+        let config = config.map_err(|error| error.to_string())?;
         builder.tls_backend_preconfigured(config)
     } else {
         builder.tls_certs_only([])

@@ -4,17 +4,14 @@
 //! 2. Its queue has a limit. Spans that do not fit, and those that the collector does not accept, are dropped.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use duly_core::metric_names as names;
 use duly_node::Traces;
-use duly_tls::chain::client_config;
+use duly_tls::client::{http_client_config, system_authorities};
 use metrics::counter;
 use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider as _};
 use opentelemetry_otlp::{
@@ -113,8 +110,8 @@ fn with_path(endpoint: &str) -> Result<Url, String> {
 fn client(scheme: &str) -> Result<Client, String> {
     let builder = Client::builder().timeout(EXPORT_TIMEOUT);
     let builder = if scheme == "https" {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = client_config(provider).map_err(|error| error.to_string())?;
+        let config = system_authorities().and_then(|trusted| http_client_config(trusted, None));
+        let config = config.map_err(|error| error.to_string())?;
         builder.tls_backend_preconfigured(config)
     } else {
         builder.tls_certs_only([])

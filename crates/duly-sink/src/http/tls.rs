@@ -7,11 +7,12 @@
 use std::{path::Path, sync::Arc};
 
 use duly_tls::{
-    chain::{ChainRefused, server_verifier},
+    chain::ChainRefused,
+    client::{http_client_config, system_authorities},
     files::{self, certificates, private_key},
 };
 use parking_lot::{Mutex, RwLock};
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls::{RootCertStore, pki_types::ServerName};
 use tokio::{io, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use url::Host;
@@ -21,9 +22,6 @@ use super::{
     options::{ClientFiles, TlsFiles},
 };
 use crate::Error;
-
-/// The ALPN protocols of the handshake, the preferred one first.
-const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Makes TLS connections.
 pub(super) struct Tls {
@@ -59,6 +57,7 @@ impl Tls {
         *present = read;
         Ok(true)
     }
+
     /// Starts TLS on a connection to `host`, whose certificate must be valid for it.
     ///
     /// # Errors
@@ -86,43 +85,34 @@ impl Tls {
 
 /// Reads the certificates, and returns what makes connections with them.
 fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
-    let mut roots = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(native.certs);
-    if roots.is_empty() && files.ca.is_none() {
-        let reason = native.errors.first().map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(
-            %reason,
-            "no trusted certificates found: https:// deliveries will fail; set webhook.ca_file"
-        );
-    }
+    let mut authorities = system_authorities().unwrap_or_else(|error| {
+        if files.ca.is_none() {
+            tracing::warn!(
+                reason = %error,
+                "no trusted certificates found: https:// deliveries will fail; set webhook.ca_file"
+            );
+        }
+        RootCertStore::empty()
+    });
     if let Some(path) = &files.ca {
         let wrong = unusable("file of authorities", "webhook.ca_file", path);
         for certificate in certificates(path).map_err(&wrong)? {
-            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+            authorities.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = server_verifier(roots, &provider);
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::Client(error.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    let mut config = match &files.client {
-        None => builder.with_no_client_auth(),
+    let config = match &files.client {
+        None => http_client_config(authorities, None)
+            .map_err(|error| Error::Client(error.to_string()))?,
         Some(ClientFiles { certificate, key }) => {
             let file_key = "webhook.client_certificate_file";
             let wrong_certificate = unusable("client certificate", file_key, certificate);
             let wrong_key = unusable("client key", "webhook.client_key_file", key);
             let chain = certificates(certificate).map_err(wrong_certificate)?;
             let secret = private_key(key).map_err(&wrong_key)?;
-            builder
-                .with_client_auth_cert(chain, secret)
+            http_client_config(authorities, Some((chain, secret)))
                 .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?
         }
     };
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
@@ -145,7 +135,7 @@ pub fn check_files(files: &TlsFiles) -> Vec<Error> {
 
 /// Returns `true` if HTTP/2 was negotiated.
 pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
-    stream.get_ref().1.alpn_protocol() == Some(PROTOCOLS[0])
+    stream.get_ref().1.alpn_protocol() == Some(&b"h2"[..])
 }
 
 /// Formats the error of a failed handshake, with a hint.

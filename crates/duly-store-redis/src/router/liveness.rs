@@ -22,9 +22,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use redis::{
-    AsyncConnectionConfig, Client, RedisError, RedisResult, aio::MultiplexedConnection, cmd,
-};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisError, RedisResult, cmd};
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -34,6 +32,8 @@ use tokio::{
 
 use super::MasterFault;
 use crate::{
+    address::Address,
+    connect::SharedConnection,
     punctual::{CONNECT, punctually},
     skew::ClockReading,
 };
@@ -102,7 +102,7 @@ impl Liveness {
     pub(super) fn start(
         runtime: &Handle,
         server: String,
-        client: RedisResult<Client>,
+        address: Address,
         silence_timeout: Duration,
     ) -> Self {
         let (sender, contact) = watch::channel(Contact::Pending);
@@ -116,7 +116,7 @@ impl Liveness {
             silences: Arc::clone(&silences),
             last_reply: Arc::clone(&last_reply),
         };
-        let probe = runtime.spawn(probe.run(client)).abort_handle();
+        let probe = runtime.spawn(probe.run(address)).abort_handle();
         let ask_after = silence_timeout / ASK_PARTS;
         Self { contact, ask_now, ask_after, silences, last_reply, probe }
     }
@@ -192,17 +192,10 @@ struct Probe {
 }
 
 impl Probe {
-    async fn run(self, client: RedisResult<Client>) {
-        let client = match client {
-            Ok(client) => client,
-            Err(error) => {
-                self.sender.send_replace(Contact::Failed(error.to_string()));
-                return;
-            }
-        };
+    async fn run(self, address: Address) {
         let mut connection = None;
         loop {
-            let asked = self.ask(&client, &mut connection).await;
+            let asked = self.ask(&address, &mut connection).await;
             match asked {
                 Some(Ok(reading)) => {
                     *self.last_reply.lock() = reading.answered;
@@ -234,20 +227,19 @@ impl Probe {
     /// is silent.
     async fn ask(
         &self,
-        client: &Client,
-        connection: &mut Option<MultiplexedConnection>,
+        address: &Address,
+        connection: &mut Option<SharedConnection>,
     ) -> Option<RedisResult<ClockReading>> {
         if connection.is_none() {
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(CLIENT_TIMEOUT))
-                .set_response_timeout(Some(CLIENT_TIMEOUT));
-            let connect = client.get_multiplexed_async_connection_with_config(&config);
+            let config = AsyncConnectionConfig::new().set_response_timeout(Some(CLIENT_TIMEOUT));
+            let connect =
+                address.connect(&self.server, ProtocolVersion::RESP2, config, CLIENT_TIMEOUT);
             match punctually(connect, self.silence_timeout * CONNECT).await? {
                 Ok(made) => *connection = Some(made),
                 Err(error) => return Some(Err(error)),
             }
         }
-        let connection = connection.as_mut()?;
+        let connection = &mut connection.as_mut()?.requests;
         let asked = Instant::now();
         let time = cmd("TIME");
         let answer =

@@ -144,7 +144,7 @@ mod tests {
     async fn servers_without_a_shard_are_forgotten() {
         let url = "redis-cluster://127.0.0.1:1";
         let options = Options::new(url);
-        let address = Address::parse(url).expect("a URL");
+        let address = Address::new(&options).expect("a URL");
         let router = Router::new(address, ConnectOptions::new(&options, "d"), 1, 1, None);
         let slots = |port| {
             let master =

@@ -199,18 +199,17 @@ async fn permanent_errors_take_precedence_over_transient_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_errors_end_the_start() {
-    // The program does the same; a second time changes nothing.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name);
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     fs::write(path("ca.pem"), made.cert.pem()).expect("written");
     fs::write(path("key.pem"), made.signing_key.serialize_pem()).expect("written");
     fs::write(path("none.pem"), "no certificate\n").expect("written");
+    fs::write(path("chain.pem"), made.cert.pem().repeat(10)).expect("written");
     let port = free_port().to_string();
     let text = |name: &str| path(name).to_str().expect("text").to_owned();
     let (certificate, key) = (text("ca.pem"), text("key.pem"));
-    let _server = Server::start(
+    let server = Server::start(
         &[
             ["--tls-port", &port],
             ["--tls-cert-file", &certificate],
@@ -238,7 +237,16 @@ async fn tls_errors_end_the_start() {
     }
     let mut right = options(&format!("rediss://localhost:{port}"), 1);
     right.tls_ca = Some(path("ca.pem"));
-    RedisStore::open(&right).await.expect("the same server with its authority");
+    let store = RedisStore::open(&right).await.expect("the same server with its authority");
+    drop(store);
+    // A chain beyond the bound.
+    assert_eq!(
+        tell(server.port(), &format!("CONFIG SET tls-cert-file {}", text("chain.pem"))),
+        "+OK"
+    );
+    let error = fails(&right).await;
+    ends(&error);
+    assert!(error.to_string().contains("the peer sent 10 certificates"), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

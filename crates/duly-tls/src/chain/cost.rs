@@ -4,7 +4,7 @@
 //! use have one to four certificates and cost a few signatures. Two certificates of one name are usual there: a root that
 //! signs itself and is signed by an older root.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use rustls::{
     CertificateError, DistinguishedName, Error, OtherError,
@@ -55,6 +55,16 @@ impl ChainRefused {
                 cause.downcast_ref().copied()
             }
             _ => None,
+        }
+    }
+
+    /// Finds the refusal of a chain in the error of a connection, which libraries wrap.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Option<Self> {
+        let inner = error.get_ref()?;
+        match inner.downcast_ref() {
+            Some(error) => Self::of(error),
+            None => Self::of_io(inner.downcast_ref()?),
         }
     }
 }

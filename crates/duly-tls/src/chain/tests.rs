@@ -53,8 +53,16 @@ fn counting_provider() -> Arc<CryptoProvider> {
 }
 
 /// The authorities and certificates of a test, each with a key.
-#[derive(Default)]
-struct Authorities(HashMap<&'static str, KeyPair>);
+struct Authorities {
+    algorithm: &'static rcgen::SignatureAlgorithm,
+    keys: HashMap<&'static str, KeyPair>,
+}
+
+impl Default for Authorities {
+    fn default() -> Self {
+        Self { algorithm: &rcgen::PKCS_ECDSA_P256_SHA256, keys: HashMap::new() }
+    }
+}
 
 impl Authorities {
     fn params(name: &str) -> CertificateParams {
@@ -68,15 +76,16 @@ impl Authorities {
     /// may have one name.
     fn sign(&mut self, subject: &'static str, issuer: &'static str) -> CertificateDer<'static> {
         for key in [subject, issuer] {
-            self.0.entry(key).or_insert_with(|| KeyPair::generate().unwrap());
+            let generate = || KeyPair::generate_for(self.algorithm).unwrap();
+            self.keys.entry(key).or_insert_with(generate);
         }
         let name = |of: &'static str| of.split('/').next().unwrap();
         let mut params = Self::params(name(subject));
         if subject == "own" {
             params.is_ca = IsCa::NoCa;
         }
-        let issuer = Issuer::new(Self::params(name(issuer)), &self.0[issuer]);
-        params.signed_by(&self.0[subject], &issuer).unwrap().der().clone()
+        let issuer = Issuer::new(Self::params(name(issuer)), &self.keys[issuer]);
+        params.signed_by(&self.keys[subject], &issuer).unwrap().der().clone()
     }
 
     /// Returns the certificates of pairs `SUBJECT < ISSUER`, from the peer's own to the last.
@@ -165,6 +174,24 @@ fn p10_no_chain_costs_more_signatures_than_allowed() {
         assert!(signatures <= if is_refused { 0 } else { SIGNATURES_MAX }, "{pairs:?}");
     }
     assert!(verified > 20 && dearest > 2, "{verified} verified, {dearest} signatures");
+}
+
+#[test]
+fn p10_the_dearest_chain_is_cheap_with_any_algorithm() {
+    // The last certificate before the root five times, and a signature that is wrong at the end of each path.
+    let mut pairs = vec![["own", "1/other"], ["1", "2"], ["2", "3"], ["3", "4"]];
+    pairs.extend([["4", "root"]; 5]);
+    for algorithm in
+        [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519]
+    {
+        let mut authorities = Authorities { algorithm, ..Authorities::default() };
+        let roots = authorities.roots(&["root"]);
+        let chain = authorities.chain(&pairs);
+        let began = std::time::Instant::now();
+        let (results, signatures) = verify(&roots, &chain);
+        eprintln!("{algorithm:?}: {signatures} signatures, twice in {:.1?}", began.elapsed());
+        assert!(results.iter().all(Result::is_err) && signatures == 25, "{signatures}");
+    }
 }
 
 #[test]

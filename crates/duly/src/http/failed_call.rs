@@ -4,6 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use duly_api::{Problem, Words as _};
 use duly_core::Millis;
+use duly_tls::chain::ChainRefused;
 use reqwest::{Method, StatusCode, Url};
 
 use crate::failure::Failure;
@@ -150,6 +151,9 @@ fn not_listening(server: &str, cause: Option<&str>) -> Failure {
                 "name the server with --server as its certificate does"
             }
             cause if cause.contains("Expired") => "renew it",
+            cause if cause.starts_with("the ") => {
+                "the server must send its own certificate and those up to the authority, each once"
+            }
             _ => "name its authority with --ca-file or DULY_CA_FILE",
         };
         return Failure::coded(
@@ -194,6 +198,9 @@ fn root(error: &reqwest::Error) -> (bool, String) {
     loop {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             refused |= io.kind() == io::ErrorKind::ConnectionRefused;
+            if let Some(refusal) = ChainRefused::of_io(io) {
+                return (refused, format!("invalid peer certificate: {refusal}"));
+            }
         }
         match cause.source() {
             Some(inner) => cause = inner,

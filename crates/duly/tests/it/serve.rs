@@ -123,6 +123,28 @@ fn write_certificate(certificate: &Path, key: &Path) {
 }
 
 #[test]
+fn p10_commands_refuse_long_chains_of_certificates() {
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    let (authority, chain, key) = (path("ca.pem"), path("chain.pem"), path("server.key"));
+    write_certificate(&authority, &key);
+    for (certificates, is_accepted) in [(9, true), (10, false)] {
+        let pem = fs::read_to_string(&authority).expect("read").repeat(certificates);
+        fs::write(&chain, pem).expect("written");
+        let mut command = duly();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data", text(&path("data"))]);
+        command.env("DULY_TLS__CERTIFICATE_FILE", &chain).env("DULY_TLS__KEY_FILE", &key);
+        let mut server = Process::of(command);
+        let (url, _) = server.address();
+        let ran = run(&["health", "--server", &url, "--ca-file", text(&authority)]);
+        assert_eq!(ran.code == Some(0), is_accepted, "{certificates}: {}", ran.stderr);
+        assert_eq!(ran.stderr.contains("the peer sent 10 certificates"), !is_accepted);
+        server.signal(Signal::TERM);
+        server.ended();
+    }
+}
+
+#[test]
 fn tls_is_served_and_its_certificate_reloaded() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name);
