@@ -11,6 +11,7 @@
 //! that wait for their caller ([`WriteProgress`]). `serve` makes the connections.
 
 mod frames;
+mod pace;
 mod router_switch;
 mod slots;
 pub(crate) mod streams;
@@ -18,9 +19,9 @@ mod write_progress;
 
 use std::{ops::Deref, sync::Arc};
 
-#[cfg(test)]
-pub(crate) use self::frames::FRAMES_MAX;
 use self::streams::Streams;
+#[cfg(test)]
+pub(crate) use self::{frames::FRAMES_MAX, pace::PACE};
 pub(crate) use self::{
     frames::FrameMeter,
     router_switch::{RouterSwitch, Routers},

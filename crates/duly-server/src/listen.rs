@@ -10,15 +10,16 @@ use std::{
 
 use futures::future::select_all;
 use rustix::fs::Mode;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio_util::either::Either;
 
 /// Begins the text of a Unix socket's address.
 const UNIX: &str = "unix:";
 /// Rights on the file of a Unix socket: its user and group may call.
 const SOCKET_MODE: u32 = 0o660;
-/// Connections that wait on a Unix socket until they are accepted, as on TCP.
-const BACKLOG: u32 = 1_024;
+/// Connections that wait until they are accepted. Past it the system drops handshakes, and a caller tries again after a
+/// second. The system may have a lower bound (`net.core.somaxconn`).
+const BACKLOG: u32 = 4_096;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +101,15 @@ impl Listener {
     /// socket of a running server, are kept: the address is in use.
     pub(crate) async fn bind(address: &Address) -> io::Result<Self> {
         let path = match address {
-            Address::Tcp(address) => return TcpListener::bind(address).await?.try_into(),
+            Address::Tcp(address) => {
+                let socket = match address {
+                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
+                };
+                socket.set_reuseaddr(true)?;
+                socket.bind(*address)?;
+                return socket.listen(BACKLOG)?.try_into();
+            }
             Address::Unix(path) => path,
         };
         if let Ok(found) = fs::symlink_metadata(path) {
@@ -188,6 +197,17 @@ mod tests {
         {
             assert_eq!(text.parse::<Address>(), Err(()), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn many_connections_wait_until_they_are_accepted() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.expect("bound");
+        let address = listener.address().tcp().expect("an IP address");
+        let most = fs::read_to_string("/proc/sys/net/core/somaxconn").expect("of the system");
+        let count = most.trim().parse::<usize>().expect("a number").min(500);
+        let all = futures::future::try_join_all((0..count).map(|_| TcpStream::connect(address)));
+        let made = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        assert_eq!(made.expect("none is dropped").expect("they connect").len(), count);
     }
 
     #[tokio::test]

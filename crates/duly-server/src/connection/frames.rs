@@ -65,6 +65,11 @@ impl FrameMeter {
         }
     }
 
+    /// Returns `true` once the caller has begun HTTP/2.
+    pub(crate) const fn is_http2(&self) -> bool {
+        self.read.is_http2()
+    }
+
     /// Counts bytes that the caller has sent.
     ///
     /// # Errors
@@ -86,7 +91,7 @@ impl FrameMeter {
 
     /// Counts bytes that were sent to the caller.
     pub(crate) fn count_written(&mut self, bytes: &[u8]) {
-        if !self.read.is_http2() {
+        if !self.is_http2() {
             return;
         }
         let allowance = &mut self.allowance;

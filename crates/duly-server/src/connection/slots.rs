@@ -8,6 +8,8 @@
 //! 3. A connection that has shown a key, and has a call under way, keeps its place.
 //! 4. An address has a limit of its own. Past it, a connection of the same address makes way by these rules. Proxies
 //!    and Unix sockets stand for many callers and have no such limit.
+//! 5. An address whose connections flooded has a pace ([`Pace`]), also after its last connection. It is remembered for
+//!    a bounded number of addresses.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::WriteProgress;
+use super::{WriteProgress, pace::Pace};
 
 /// Connections that are looked at for one that is idle.
 const SEARCHED_MAX: usize = 64;
@@ -31,6 +33,8 @@ const STRANGER_TIME: Duration = Duration::from_secs(1);
 /// Strangers that have this time, and the part of all places that they may take more of.
 const STRANGERS_MIN: usize = 64;
 const STRANGERS_PART: usize = 8;
+/// Addresses without a connection whose pace is remembered.
+const PACES_MAX: usize = 1_024;
 
 /// The places of the connections of a server; cheap to clone.
 #[derive(Debug, Clone)]
@@ -45,11 +49,15 @@ struct Table {
     all: Places,
     /// Those of each address that has a limit.
     addresses: HashMap<IpAddr, Places>,
+    /// The paces of addresses without a connection.
+    paces: HashMap<IpAddr, Arc<Pace>>,
 }
 
 /// The places of all connections, or of those from one address.
 #[derive(Debug, Default)]
 struct Places {
+    /// That of the address.
+    pace: Arc<Pace>,
     /// By age.
     strangers: BTreeSet<u64>,
     /// Connections that have shown a key.
@@ -83,6 +91,8 @@ struct SignalsInner {
     requested: CancellationToken,
     stops_reading: AtomicBool,
     is_known: AtomicBool,
+    /// That of the address, if it has one.
+    pace: Option<Arc<Pace>>,
 }
 
 impl ConnectionSignals {
@@ -91,10 +101,18 @@ impl ConnectionSignals {
         self.0.requested.cancel();
     }
 
-    /// Asks the connection to end without reading any more.
+    /// Asks a connection that floods to end without reading any more.
     pub(crate) fn request_at_once(&self) {
         self.0.stops_reading.store(true, Ordering::Release);
+        if let Some(pace) = &self.0.pace {
+            pace.note_flood();
+        }
         self.request();
+    }
+
+    /// Returns `true` if the address of the connection may begin one of HTTP/2 now.
+    pub(crate) fn may_begin_http2(&self) -> bool {
+        self.0.pace.as_ref().is_none_or(|pace| pace.admits())
     }
 
     /// Returns `true` if nothing more of the connection is to be read.
@@ -128,6 +146,7 @@ impl Slots {
             entries: HashMap::new(),
             all: Places::default(),
             addresses: HashMap::new(),
+            paces: HashMap::new(),
         })))
     }
 
@@ -148,7 +167,9 @@ impl Slots {
         }
         let number = table.next;
         table.next += 1;
-        let signals = ConnectionSignals::default();
+        let own = address.and_then(|_| table.places_of(address).last());
+        let pace = own.map(|places| Arc::clone(&places.pace));
+        let signals = ConnectionSignals(Arc::new(SignalsInner { pace, ..SignalsInner::default() }));
         let (progress, since) = (progress.clone(), Instant::now());
         let entry = Entry { address, since, progress, signals: signals.clone() };
         for places in table.places_of(address) {
@@ -193,8 +214,27 @@ impl Places {
 impl Table {
     /// Returns the places that count a connection: all, and those of its address if that has a limit.
     fn places_of(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut Places> {
-        let own = address.map(|address| self.addresses.entry(address).or_default());
-        std::iter::once(&mut self.all).chain(own)
+        let Self { all, addresses, paces, .. } = self;
+        let own = address.map(|address| {
+            addresses.entry(address).or_insert_with(|| Places {
+                pace: paces.remove(&address).unwrap_or_default(),
+                ..Places::default()
+            })
+        });
+        std::iter::once(all).chain(own)
+    }
+
+    /// Remembers the pace of an address that has no connection any more.
+    fn remember(&mut self, address: IpAddr, pace: Arc<Pace>) {
+        if !pace.is_active() {
+            return;
+        }
+        if self.paces.len() >= PACES_MAX {
+            self.paces.retain(|_, pace| pace.is_active());
+        }
+        if self.paces.len() < PACES_MAX {
+            self.paces.insert(address, pace);
+        }
     }
 
     /// Ends a connection; its place is free.
@@ -213,7 +253,8 @@ impl Table {
         if let Some(address) = entry.address
             && self.addresses.get(&address).is_some_and(|used| used.len() == 0)
         {
-            self.addresses.remove(&address);
+            let gone = self.addresses.remove(&address);
+            gone.into_iter().for_each(|used| self.remember(address, used.pace));
         }
         Some(entry)
     }
@@ -322,6 +363,36 @@ mod tests {
                 taken.iter().filter(|(slot, _)| slot.signals().0.requested.is_cancelled()).count();
             assert_eq!(lost, STRANGERS_MIN + 1, "{from:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p10_the_pace_of_an_address_outlives_its_connections() {
+        let slots = Slots::new(100, 100);
+        let begins = |last: u8| {
+            let (slot, _) = take(&slots, address(last)).expect("free");
+            slot.signals().may_begin_http2()
+        };
+        assert!((0..100).all(|_| begins(1)));
+        let (flood, _) = take(&slots, address(1)).expect("free");
+        flood.signals().request_at_once();
+        drop(flood);
+        assert_eq!((0..100).filter(|_| begins(1)).count(), 20);
+        assert!((0..100).all(|_| begins(2)), "another address");
+        let (proxy, _) = take(&slots, None).expect("free");
+        proxy.signals().request_at_once();
+        assert!((0..100).all(|_| proxy.signals().may_begin_http2()));
+        // It is remembered for few addresses, and not for ever.
+        for number in 0..2 * PACES_MAX as u32 {
+            let from = Some(IpAddr::from(number.to_be_bytes()));
+            take(&slots, from).expect("free").0.signals().request_at_once();
+        }
+        assert_eq!(slots.0.lock().paces.len(), PACES_MAX);
+        advance(Duration::from_secs(60)).await;
+        assert!((0..100).all(|_| begins(1)));
+        for last in [1, 2] {
+            take(&slots, address(last)).expect("free").0.signals().request_at_once();
+        }
+        assert_eq!(slots.0.lock().paces.len(), 2);
     }
 
     #[tokio::test]

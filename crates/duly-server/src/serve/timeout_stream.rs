@@ -13,6 +13,7 @@
 //!    streams are refused.
 //! 4. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
 //!    and its present read ends with the frame that was one too many ([`FrameMeter`]).
+//! 5. **The address floods.** A connection of HTTP/2 past the pace of its address ends with its preface.
 
 use std::{
     io::{self, IoSlice},
@@ -118,6 +119,11 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         *left = left.saturating_sub(buffer.filled().len() - before);
         if *left == 0 {
             this.preface_deadline = None;
+            if this.frames.is_http2() && !this.signals.may_begin_http2() {
+                tracing::debug!("connection closed: others of its address flooded");
+                buffer.set_filled(before);
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
         } else if polled.is_pending() && deadline.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

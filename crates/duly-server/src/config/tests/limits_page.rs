@@ -17,7 +17,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     config::{keys::Key, numbers::bytes_text},
-    connection::streams,
+    connection::{PACE, streams},
 };
 use duly_api::{
     self as api, Limits, NamespaceSettings,
@@ -266,6 +266,10 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         ),
         fixed("calls under way without a key", most(streams::STREAMS_WITHOUT_KEY_MAX.into())),
         fixed("refused calls without a key", most(streams::REFUSED_MAX.into())),
+        fixed(
+            "connections of HTTP/2 a second after a flood",
+            most(1_000 / PACE.as_millis() as u64),
+        ),
         fixed("frames without a request", most(u64::from(crate::connection::FRAMES_MAX))),
         fixed("certificates of a peer", most(chain::INTERMEDIATES_MAX as u64 + 1)),
         fixed("bytes of the certificates of a peer", bytes(chain::CHAIN_BYTES_MAX)),

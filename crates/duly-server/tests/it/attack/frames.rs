@@ -10,6 +10,58 @@ fn frame(kind: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, 0, 0, 0, 0, stream], payload].concat()
 }
 
+/// Sends frames of a kind until the connection ends.
+async fn flood(address: SocketAddr, (name, kind, stream, payload): (&str, u8, u8, &[u8])) {
+    let frames = frame(kind, stream, payload).repeat(100);
+    let mut flood = TcpStream::connect(address).await.unwrap();
+    flood.write_all(PREFACE).await.unwrap();
+    let (mut reader, mut writer) = flood.split();
+    let mut sent = 0;
+    let writing = async {
+        while writer.write_all(&frames).await.is_ok() {
+            sent += 100;
+            yield_now().await;
+        }
+    };
+    // What the server responds does not fill the socket.
+    let reading = async {
+        let mut part = vec![0; 64 * 1024];
+        while reader.read(&mut part).await.is_ok_and(|count| count > 0) {}
+    };
+    let ended = timeout(PATIENCE, async { tokio::join!(writing, reading) }).await;
+    assert!(ended.is_ok(), "{name}: still open after {sent} frames");
+}
+
+#[tokio::test]
+async fn p10_an_address_that_floods_begins_few_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = serve(directory.path(), &[]).await;
+    let address = running.addr();
+    // The server begins with its settings.
+    let begins = async |from: &str| {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(from.parse().unwrap()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        let is_sent = stream.write_all(PREFACE).await.is_ok();
+        is_sent && stream.read_exact(&mut [0; 9]).await.is_ok()
+    };
+    let all_begin = async || {
+        let all = futures::future::join_all((0..200).map(|_| begins("127.0.0.1:0"))).await;
+        all.into_iter().all(|begins| begins)
+    };
+    assert!(all_begin().await, "no flood yet");
+    let few = timeout(PATIENCE, async {
+        while all_begin().await {
+            flood(address, ("PING", 6, 0, &[0; 8])).await;
+        }
+    });
+    few.await.expect("some do not begin");
+    // One call at a time, and another address.
+    assert_eq!(call(address, "GET /v1/namespaces", "").await.0, 200);
+    assert!(begins("127.0.0.2:0").await);
+    running.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn p10_floods_of_frames_end_their_connection() {
     const KINDS: [(&str, u8, u8, &[u8]); 5] = [
@@ -22,25 +74,8 @@ async fn p10_floods_of_frames_end_their_connection() {
     let directory = tempfile::tempdir().unwrap();
     let running = serve(directory.path(), &[]).await;
     let address = running.addr();
-    for (name, kind, stream, payload) in KINDS {
-        let frames = frame(kind, stream, payload).repeat(100);
-        let mut flood = TcpStream::connect(address).await.unwrap();
-        flood.write_all(PREFACE).await.unwrap();
-        let (mut reader, mut writer) = flood.split();
-        let mut sent = 0;
-        let writing = async {
-            while writer.write_all(&frames).await.is_ok() {
-                sent += 100;
-                yield_now().await;
-            }
-        };
-        // What the server responds does not fill the socket.
-        let reading = async {
-            let mut part = vec![0; 64 * 1024];
-            while reader.read(&mut part).await.is_ok_and(|count| count > 0) {}
-        };
-        let ended = timeout(PATIENCE, async { tokio::join!(writing, reading) }).await;
-        assert!(ended.is_ok(), "{name}: still open after {sent} frames");
+    for kind in KINDS {
+        flood(address, kind).await;
     }
     // A caller that calls may send such frames too.
     let (mut sender, connection) = h2(address).await;
