@@ -9,11 +9,11 @@ use duly_core::{
     Destination, NamespaceName,
     timer::{AttemptOutcome, Wait},
 };
-use duly_sink::{Delivery, Envelope};
+use duly_sink::{Delivery, Envelope, ReceiverHealth};
 use duly_store::{Firing, Lane, MemberId, SettleVerdict, Token};
 
 use crate::{
-    lanes::{AttemptKind, Permit, Receiver, ReceiverHealth},
+    lanes::{AttemptKind, Permit, Receiver},
     phase::Phase,
     recorder::DeliveryMode,
     settler::{Slot, lease_lost},
@@ -119,7 +119,7 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
             return;
         }
     };
-    attempt.report(receiver_health(&delivery));
+    attempt.report(delivery.health());
     if receiver == Receiver::Fallback
         && let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &mut delivery
     {
@@ -138,19 +138,10 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
     attempt.settle(verdict(delivery));
 }
 
-/// Returns the health of the receiver as the attempt shows it. A receiver that rejects a firing for good
-/// works.
-const fn receiver_health(delivery: &Delivery) -> ReceiverHealth {
-    match delivery {
-        Delivery::Confirmed | Delivery::Rejected { .. } => ReceiverHealth::Good,
-        Delivery::Failed { .. } => ReceiverHealth::Bad,
-    }
-}
-
 fn verdict(delivery: Delivery) -> SettleVerdict {
     match delivery {
         Delivery::Confirmed => SettleVerdict::Ack,
-        Delivery::Failed { kind, wait, reason } => {
+        Delivery::Failed { kind, wait, reason, .. } => {
             SettleVerdict::Retry { wait, outcome: kind, reason }
         }
         Delivery::Rejected { reason } => SettleVerdict::Dead { reason },

@@ -28,6 +28,7 @@
 use std::time::Duration;
 
 use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
+use duly_sink::ReceiverHealth;
 use duly_store::{Claimed, Firing, Lane, ReadyLane};
 use rustc_hash::FxHashMap;
 
@@ -49,8 +50,8 @@ mod view;
 mod tests;
 
 use backlog::{Backlog, Waiting, Wanted};
+pub(crate) use breaker::Admission;
 pub use breaker::BreakerState;
-pub(crate) use breaker::{Admission, ReceiverHealth};
 use breaker::{AdmissionLimit, Breaker};
 use bytes::AttemptBytes;
 pub(crate) use fair_share::AttemptKind;
@@ -205,14 +206,16 @@ impl Lanes {
             Some(quotas) => quotas.apply_quota(&lane, whole, state.load, demand, plan.now),
             None => whole,
         };
-        let (to, admitted) = self.route(&lane, &state, limits, plan.now);
+        let (to, admitted) = self.route(&lane, &state, limits, demand, plan.now);
         self.update_diverted(&lane, &state, limits, plan.now);
         let waits = plan.is_for_another(&lane, to);
         let has_capacity = self.bytes.has_capacity(&lane.namespace, limits);
-        let (probes, rated) = match admitted {
-            AdmissionLimit::OpenUntil(_) => (0, 0),
-            AdmissionLimit::Free => (usize::MAX, state.rate_left(limits.rate, plan.now)),
-            AdmissionLimit::Probes(most) => (most, state.rate_left(limits.rate, plan.now)),
+        let rate_left = state.rate_left(limits.rate, plan.now);
+        let (admissible, last, rated) = match admitted {
+            AdmissionLimit::OpenUntil(_) => (Demand::default(), state.last, 0),
+            AdmissionLimit::Free => (demand, state.last, rate_left),
+            // A retry failed before, so it must not be the probe while a first attempt is due.
+            AdmissionLimit::Probes(probes) => (probes, AttemptKind::Retry, rate_left),
         };
         let free = limits.cap.saturating_sub(state.load.sum()).min(rated);
         let (place, queue_slots) = self.allowed_slots(plan, &lane, place, demand, free);
@@ -226,10 +229,10 @@ impl Lanes {
             most: if waits || !has_capacity {
                 0
             } else {
-                probes.min(queue_slots).min(credit).min(plan.batch_left)
+                queue_slots.min(credit).min(plan.batch_left)
             },
         };
-        let allowed = capacity.allow(demand, state.last);
+        let allowed = capacity.allow(admissible, last);
         let granted = allowed.slots;
         let got = granted.sum();
         let reason = match admitted {
@@ -243,7 +246,7 @@ impl Lanes {
             {
                 WaitReason::Breaker(plan.now + SOON)
             }
-            AdmissionLimit::Probes(most) if got == most => WaitReason::Lane,
+            AdmissionLimit::Probes(probes) if granted == probes => WaitReason::Lane,
             _ if got == queue_slots && queue_slots < free => {
                 WaitReason::ShardQueue(plan.now + RESERVED_FOR)
             }
@@ -267,10 +270,12 @@ impl Lanes {
             self.namespaces.entry(lane.namespace.clone()).or_default().add(granted);
             let to_fallback = match to {
                 Receiver::Own => None,
-                Receiver::Fallback => Some(self.fallbacks.admit(&lane.namespace, got, plan.now)),
+                Receiver::Fallback => {
+                    Some(self.fallbacks.admit(&lane.namespace, granted, plan.now))
+                }
             };
             let state = self.lanes.entry(&lane);
-            let admission = to_fallback.unwrap_or_else(|| state.breaker.admit(plan.now, got));
+            let admission = to_fallback.unwrap_or_else(|| state.breaker.admit(plan.now, granted));
             let planned = state.reserve(lane, granted, limits, (to, admission), plan.now);
             state.limits = Some(whole);
             plan.add(planned);
@@ -382,9 +387,9 @@ impl Lanes {
         health: ReceiverHealth,
         now: Duration,
     ) -> Vec<ShardId> {
-        let admission = permit.admission;
+        let Permit { admission, kind, .. } = permit;
         if permit.to == Receiver::Fallback {
-            let report = |breaker: &mut Breaker| breaker.report(admission, health, now);
+            let report = |breaker: &mut Breaker| breaker.report(admission, kind, health, now);
             self.fallbacks.change(&lane.namespace, report);
             return Vec::new();
         }
@@ -394,7 +399,7 @@ impl Lanes {
         let Some(state) = known else {
             return Vec::new();
         };
-        state.breaker.report(admission, health, now);
+        state.breaker.report(admission, kind, health, now);
         if state.is_diverted && state.breaker.opened_at().is_none() {
             state.is_diverted = false;
             self.fallbacks.diverted -= 1;
@@ -428,9 +433,12 @@ impl Lanes {
         }
         if matches!(planned.admission, Admission::Probe(_)) {
             let (admission, to) = (planned.admission, planned.to);
-            let permit = Permit { kind: AttemptKind::First, admission, to, bytes: 0 };
-            for _ in 0..load.sum() {
-                self.report(&planned.claim.lane, permit, ReceiverHealth::Unknown, now);
+            let unused = [(AttemptKind::First, load.first), (AttemptKind::Retry, load.retry)];
+            for (kind, count) in unused {
+                let permit = Permit { kind, admission, to, bytes: 0 };
+                for _ in 0..count {
+                    self.report(&planned.claim.lane, permit, ReceiverHealth::Unknown, now);
+                }
             }
         }
         self.release(&planned.claim.lane, load, now);

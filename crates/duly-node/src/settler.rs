@@ -18,6 +18,7 @@ use duly_core::{
     shard::ShardId,
     timer::{AttemptOutcome, Wait},
 };
+use duly_sink::ReceiverHealth;
 use duly_store::{Error, Lane, SettleOutcome, SettleVerdict, Settlement, Token};
 use futures::FutureExt;
 use tokio::{
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    lanes::{Admission, Permit, Receiver, ReceiverHealth},
+    lanes::{Admission, Permit, Receiver},
     recorder::DeliveryMode,
     state::Shared,
     traces::TimerSpan,
@@ -75,8 +76,8 @@ impl Slot {
         {
             return;
         }
-        let namespace = &self.lane.namespace;
-        let diverted = self.shared.lanes.lock().divert(namespace, self.shared.clock.boot());
+        let (namespace, now) = (&self.lane.namespace, self.shared.clock.boot());
+        let diverted = self.shared.lanes.lock().divert(namespace, self.permit.kind, now);
         if let Some(admission) = diverted {
             self.permit = Permit { admission, to: Receiver::Fallback, ..self.permit };
         }

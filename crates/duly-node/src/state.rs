@@ -10,7 +10,7 @@ use std::{
 };
 
 use duly_core::{env::Clock, shard::ShardId};
-use duly_sink::Sink;
+use duly_sink::{ReceiverHealth, Sink};
 use duly_store::{Lane, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::{
     Options,
     health::LoopProgress,
-    lanes::{Lanes, Permit, ReceiverHealth},
+    lanes::{Lanes, Permit},
     log_limit::LogLimit,
     nodes::{Nodes, ShardRole},
     phase::Phases,

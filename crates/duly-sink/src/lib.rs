@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   node ── Envelope ──► Sink::deliver ──► receiver
-//!        ◄── Delivery ──  Confirmed | Failed { kind, wait, reason } | Rejected
+//!        ◄── Delivery ──  Confirmed | Failed { kind, wait, health, reason } | Rejected
 //! ```
 //!
 //! * [`Sink`] is the contract, with its numbered promises S1–S7.
@@ -20,4 +20,4 @@ mod sink;
 
 pub use envelope::Envelope;
 pub use error::Error;
-pub use sink::{Delivery, Sink};
+pub use sink::{Delivery, ReceiverHealth, Sink};

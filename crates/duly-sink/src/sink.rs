@@ -40,6 +40,8 @@ pub enum Delivery {
         kind: AttemptOutcome,
         /// Wait before the next attempt.
         wait: Wait,
+        /// Health of the receiver, as the attempt shows it.
+        health: ReceiverHealth,
         /// Reason, for operators.
         reason: String,
     },
@@ -50,10 +52,30 @@ pub enum Delivery {
     },
 }
 
+/// The health of a receiver, as one attempt shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiverHealth {
+    /// The receiver works. A response is a sign of it, also one that refuses the firing.
+    Good,
+    /// The receiver is silent, overloaded or broken.
+    Bad,
+    /// Unknown: the attempt was not made, or was aborted by this node.
+    Unknown,
+}
+
 impl Delivery {
-    /// Creates a failure that waits according to the retry policy.
+    /// Creates a failure of a silent receiver; the next attempt waits according to the retry policy.
     pub fn failed(kind: AttemptOutcome, reason: impl Into<String>) -> Self {
-        Self::Failed { kind, wait: Wait::Policy, reason: reason.into() }
+        let (wait, health) = (Wait::Policy, ReceiverHealth::Bad);
+        Self::Failed { kind, wait, health, reason: reason.into() }
+    }
+
+    /// Returns the health of the receiver. A receiver that rejects a firing for good works.
+    pub const fn health(&self) -> ReceiverHealth {
+        match self {
+            Self::Confirmed | Self::Rejected { .. } => ReceiverHealth::Good,
+            Self::Failed { health, .. } => *health,
+        }
     }
 
     /// Returns the outcome of the attempt for the history.

@@ -1,6 +1,9 @@
 //! The circuit breaker of a push lane: stops attempts to a receiver that fails, and probes it with
 //! single attempts. Pure.
 //!
+//! The failure of a retry proves less than the failure of a first attempt: the firing failed before, so
+//! the fault may be its own. So a breaker has a wait for retries and a shorter one for first attempts.
+//!
 //! ```text
 //!   closed ── FAILURES in a row ──► open ── the wait is over ──► half-open
 //!     ▲                              ▲                             │   │
@@ -11,12 +14,18 @@
 //! Invariants:
 //!
 //! 1. While it is open it admits nothing, so no claims and no attempts are used up.
-//! 2. While it is half-open it admits one attempt, and one more for each that succeeded.
+//! 2. While it is half-open it admits one attempt, and one more for each that succeeded; first attempts
+//!    before retries, and one first attempt also beside retries.
 //! 3. A probe without a result can be repeated, so a lane cannot stay stopped for ever.
 //! 4. An attempt that started before the breaker opened cannot keep it open. Its success allows a probe
 //!    at once. Its failure is ignored, even if it is reported after the breaker has closed.
+//! 5. A failed retry makes only retries wait. So firings that always fail do not hold up the others.
 
 use std::time::Duration;
+
+use duly_sink::ReceiverHealth;
+
+use super::fair_share::{AttemptKind, Demand, Load};
 
 /// Failures in a row that open it.
 pub(crate) const FAILURES: u32 = 10;
@@ -31,8 +40,8 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Breaker {
     state: BreakerPhase,
-    /// Number of times it opened since it was last closed.
-    opened: u32,
+    /// Number of times it opened since it was last closed: by first attempts, and by any attempt.
+    opened: Load,
     /// Time at which it first opened since it was last closed.
     opened_at: Duration,
     /// Number of the half-open period. It tells the probes of this period, and attempts admitted after
@@ -42,9 +51,18 @@ pub(super) struct Breaker {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BreakerPhase {
-    Closed { failures: u32 },
-    Open { until: Duration },
-    HalfOpen { under_way: u32, successes: u32 },
+    Closed {
+        failures: Load,
+    },
+    /// First attempts wait until the first time, retries until the second, which is never earlier.
+    Open {
+        until: Duration,
+        retries_until: Duration,
+    },
+    HalfOpen {
+        under_way: Load,
+        successes: u32,
+    },
 }
 
 /// The attempts that a breaker admits now.
@@ -52,8 +70,8 @@ enum BreakerPhase {
 pub(super) enum AdmissionLimit {
     /// All attempts.
     Free,
-    /// This many probes; 0 while enough are under way.
-    Probes(usize),
+    /// These probes; none while enough are under way.
+    Probes(Load),
     /// None until this time.
     OpenUntil(Duration),
 }
@@ -61,7 +79,11 @@ pub(super) enum AdmissionLimit {
 impl AdmissionLimit {
     /// Returns `true` if at least one attempt is admitted.
     pub(super) const fn admits(self) -> bool {
-        matches!(self, Self::Free | Self::Probes(1..))
+        match self {
+            Self::Free => true,
+            Self::Probes(probes) => probes.sum() > 0,
+            Self::OpenUntil(_) => false,
+        }
     }
 }
 
@@ -82,17 +104,6 @@ impl Admission {
     }
 }
 
-/// The health of a receiver, as one attempt shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReceiverHealth {
-    /// The receiver works.
-    Good,
-    /// The receiver failed.
-    Bad,
-    /// Unknown: the attempt was not made, or was aborted by this node.
-    Unknown,
-}
-
 duly_core::named_enum! {
     /// The state of a breaker, for operators, with its name in metrics and replies.
     pub enum BreakerState {
@@ -108,8 +119,8 @@ duly_core::named_enum! {
 impl Default for Breaker {
     fn default() -> Self {
         Self {
-            state: BreakerPhase::Closed { failures: 0 },
-            opened: 0,
+            state: BreakerPhase::Closed { failures: Load::new(0, 0) },
+            opened: Load::new(0, 0),
             opened_at: Duration::ZERO,
             period: 0,
         }
@@ -122,55 +133,80 @@ impl Breaker {
         Self { period, ..Self::default() }
     }
 
-    pub(super) fn admission_limit(&self, now: Duration) -> AdmissionLimit {
+    /// Returns the attempts of `demand` that it admits now.
+    pub(super) fn admission_limit(&self, now: Duration, demand: Demand) -> AdmissionLimit {
         match self.state {
             BreakerPhase::Closed { .. } => AdmissionLimit::Free,
-            BreakerPhase::Open { until } if now < until => AdmissionLimit::OpenUntil(until),
-            BreakerPhase::Open { .. } => AdmissionLimit::Probes(1),
+            BreakerPhase::Open { until, .. } if demand.first > 0 => {
+                if now < until {
+                    AdmissionLimit::OpenUntil(until)
+                } else {
+                    AdmissionLimit::Probes(Load::one(AttemptKind::First))
+                }
+            }
+            BreakerPhase::Open { retries_until, .. } if now < retries_until => {
+                AdmissionLimit::OpenUntil(retries_until)
+            }
+            BreakerPhase::Open { .. } => AdmissionLimit::Probes(Load::one(AttemptKind::Retry)),
             BreakerPhase::HalfOpen { under_way, successes } => {
-                AdmissionLimit::Probes((successes + 1).saturating_sub(under_way) as usize)
+                let most = successes as usize + 1;
+                let first = demand.first.min(most.saturating_sub(under_way.first));
+                let retry = demand.retry.min(most.saturating_sub(under_way.sum() + first));
+                AdmissionLimit::Probes(Load::new(first, retry))
             }
         }
     }
 
-    /// Admits `count` attempts, no more than [`Self::admission_limit`] allows.
-    pub(super) fn admit(&mut self, now: Duration, count: usize) -> Admission {
+    /// Admits attempts, no more than [`Self::admission_limit`] allows.
+    pub(super) fn admit(&mut self, now: Duration, attempts: Load) -> Admission {
         debug_assert!(
-            !matches!(self.admission_limit(now), AdmissionLimit::OpenUntil(_)),
+            !matches!(self.admission_limit(now, attempts), AdmissionLimit::OpenUntil(_)),
             "the caller checks the limit first"
         );
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
         match &mut self.state {
             BreakerPhase::Closed { .. } => return Admission::Free(self.period),
-            BreakerPhase::HalfOpen { under_way, .. } => *under_way += count,
+            BreakerPhase::HalfOpen { under_way, .. } => under_way.add(attempts),
             BreakerPhase::Open { .. } => {
                 self.period = self.period.wrapping_add(1);
-                self.state = BreakerPhase::HalfOpen { under_way: count, successes: 0 };
+                self.state = BreakerPhase::HalfOpen { under_way: attempts, successes: 0 };
             }
         }
         Admission::Probe(self.period)
     }
 
-    /// Records the result of an attempt that was admitted by `admission`.
-    pub(super) fn report(&mut self, admission: Admission, health: ReceiverHealth, now: Duration) {
+    /// Records the result of an attempt of this kind that was admitted by `admission`.
+    pub(super) fn report(
+        &mut self,
+        admission: Admission,
+        kind: AttemptKind,
+        health: ReceiverHealth,
+        now: Duration,
+    ) {
         match (&mut self.state, health) {
-            (BreakerPhase::Closed { failures }, ReceiverHealth::Good) => *failures = 0,
+            (BreakerPhase::Closed { failures }, ReceiverHealth::Good) => {
+                *failures = Load::default()
+            }
             // Attempts that started before the breaker opened are not counted again.
             (BreakerPhase::Closed { failures }, ReceiverHealth::Bad)
                 if admission.period() == self.period =>
             {
-                *failures += 1;
-                if *failures >= FAILURES {
-                    self.open(now);
+                failures.add(Load::one(kind));
+                if failures.sum() >= FAILURES as usize {
+                    let by =
+                        if failures.first > 0 { AttemptKind::First } else { AttemptKind::Retry };
+                    self.open(by, now);
                 }
             }
-            (BreakerPhase::Open { until }, ReceiverHealth::Good) => *until = now.min(*until),
+            (BreakerPhase::Open { until, retries_until }, ReceiverHealth::Good) => {
+                *until = now.min(*until);
+                *retries_until = now.min(*retries_until);
+            }
             (BreakerPhase::HalfOpen { under_way, successes }, _)
                 if admission == Admission::Probe(self.period) =>
             {
-                *under_way = under_way.saturating_sub(1);
+                under_way.subtract(Load::one(kind));
                 match health {
-                    ReceiverHealth::Bad => self.open(now),
+                    ReceiverHealth::Bad => self.open(kind, now),
                     ReceiverHealth::Unknown => {}
                     ReceiverHealth::Good => {
                         *successes += 1;
@@ -187,17 +223,26 @@ impl Breaker {
     /// Drops the count of probes under way, because none is left.
     pub(super) const fn drop_probes(&mut self) {
         if let BreakerPhase::HalfOpen { under_way, .. } = &mut self.state {
-            *under_way = 0;
+            *under_way = Load::new(0, 0);
         }
     }
 
-    fn open(&mut self, now: Duration) {
-        let wait = WAIT_MIN.saturating_mul(1 << self.opened.min(16)).min(WAIT_MAX);
-        if self.opened == 0 {
+    /// Opens it after failures of this kind.
+    fn open(&mut self, by: AttemptKind, now: Duration) {
+        if self.opened.sum() == 0 {
             self.opened_at = now;
         }
-        self.opened = self.opened.saturating_add(1);
-        self.state = BreakerPhase::Open { until: now + wait };
+        let wait = |opened: &mut usize| {
+            let wait = WAIT_MIN.saturating_mul(1 << (*opened).min(16)).min(WAIT_MAX);
+            *opened = opened.saturating_add(1);
+            wait
+        };
+        let retries_until = now + wait(&mut self.opened.retry);
+        let until = match by {
+            AttemptKind::First => now + wait(&mut self.opened.first),
+            AttemptKind::Retry => now,
+        };
+        self.state = BreakerPhase::Open { until, retries_until };
     }
 
     /// Returns the state.
@@ -217,25 +262,26 @@ impl Breaker {
         }
     }
 
-    /// Returns the time from which the next probe may start, while it is open.
-    pub(super) const fn next_probe_at(&self) -> Option<Duration> {
+    /// Returns the time from which the next probe of `demand` may start, while it is open.
+    pub(super) const fn next_probe_at(&self, demand: Demand) -> Option<Duration> {
         match self.state {
-            BreakerPhase::Open { until } => Some(until),
+            BreakerPhase::Open { until, .. } if demand.first > 0 => Some(until),
+            BreakerPhase::Open { retries_until, .. } => Some(retries_until),
             _ => None,
         }
     }
 
     /// Returns the failures in a row while it is closed, otherwise [`FAILURES`].
-    pub(super) const fn failures(&self) -> u32 {
+    pub(super) fn failures(&self) -> u32 {
         match self.state {
-            BreakerPhase::Closed { failures } => failures,
+            BreakerPhase::Closed { failures } => u32::try_from(failures.sum()).unwrap_or(u32::MAX),
             _ => FAILURES,
         }
     }
 
     /// Returns `true` if it has no information on its receiver, so that it can be dropped.
     pub(super) const fn is_new(&self) -> bool {
-        matches!(self.state, BreakerPhase::Closed { failures: 0 })
+        matches!(self.state, BreakerPhase::Closed { failures: Load { first: 0, retry: 0 } })
     }
 }
 

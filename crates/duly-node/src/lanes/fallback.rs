@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Admission, BreakerState, Lanes, Receiver,
     breaker::{AdmissionLimit, Breaker},
-    fair_share::LaneLimits,
+    fair_share::{AttemptKind, Demand, LaneLimits, Load},
     known::{IDLE_REMEMBERED_MAX, REMEMBERED_MAX},
     plan::LaneState,
 };
@@ -54,16 +54,20 @@ pub struct FallbackLoad {
 }
 
 impl Fallbacks {
-    fn admission_limit(&self, namespace: &NamespaceName, now: Duration) -> AdmissionLimit {
-        self.breakers
-            .get(namespace)
-            .map_or(AdmissionLimit::Free, |breaker| breaker.admission_limit(now))
+    fn admission_limit(
+        &self,
+        namespace: &NamespaceName,
+        now: Duration,
+        demand: Demand,
+    ) -> AdmissionLimit {
+        let breaker = self.breakers.get(namespace);
+        breaker.map_or(AdmissionLimit::Free, |breaker| breaker.admission_limit(now, demand))
     }
 
     pub(super) fn admit(
         &mut self,
         namespace: &NamespaceName,
-        count: usize,
+        attempts: Load,
         now: Duration,
     ) -> Admission {
         if self.breakers.len() >= self.drop_at && !self.breakers.contains_key(namespace) {
@@ -74,7 +78,7 @@ impl Fallbacks {
             self.states[new.state() as usize] += 1;
             self.breakers.insert(namespace.clone(), new);
         }
-        let admission = self.change(namespace, |breaker| breaker.admit(now, count));
+        let admission = self.change(namespace, |breaker| breaker.admit(now, attempts));
         admission.expect("it is there now")
     }
 
@@ -120,20 +124,21 @@ impl Fallbacks {
 }
 
 impl Lanes {
-    /// Returns the receiver for the attempts of a lane now, and the admission by its breaker.
+    /// Returns the receiver for attempts of a lane now, and their admission by its breaker.
     pub(super) fn route(
         &self,
         lane: &Lane,
         state: &LaneState,
         limits: LaneLimits,
+        demand: Demand,
         now: Duration,
     ) -> (Receiver, AdmissionLimit) {
-        let own = state.breaker.admission_limit(now);
+        let own = state.breaker.admission_limit(now, demand);
         if own.admits() {
             return (Receiver::Own, own);
         }
         if is_diverted(state, limits, now) {
-            let fallback = self.fallbacks.admission_limit(&lane.namespace, now);
+            let fallback = self.fallbacks.admission_limit(&lane.namespace, now, demand);
             let is_admitted = fallback.admits();
             return if is_admitted { (Receiver::Fallback, fallback) } else { (Receiver::Own, own) };
         }
@@ -174,9 +179,15 @@ impl Lanes {
 
     /// Admits a firing that has failed so often that it must go to the fallback. Returns `None` if the
     /// fallback's breaker does not admit it.
-    pub(crate) fn divert(&mut self, namespace: &NamespaceName, now: Duration) -> Option<Admission> {
-        let limit = self.fallbacks.admission_limit(namespace, now);
-        limit.admits().then(|| self.fallbacks.admit(namespace, 1, now))
+    pub(crate) fn divert(
+        &mut self,
+        namespace: &NamespaceName,
+        kind: AttemptKind,
+        now: Duration,
+    ) -> Option<Admission> {
+        let one = Load::one(kind);
+        let limit = self.fallbacks.admission_limit(namespace, now, one);
+        limit.admits().then(|| self.fallbacks.admit(namespace, one, now))
     }
 
     /// Returns the state of a namespace's fallback; the initial state if it was not used recently.
@@ -185,7 +196,9 @@ impl Lanes {
         FallbackLoad {
             breaker: breaker.state(),
             failures: breaker.failures(),
-            next_probe_in: breaker.next_probe_at().map(|at| at.saturating_sub(now)),
+            next_probe_in: breaker
+                .next_probe_at(Demand::default())
+                .map(|at| at.saturating_sub(now)),
         }
     }
 

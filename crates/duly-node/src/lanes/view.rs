@@ -9,7 +9,10 @@ use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
 
 use super::{
-    BreakerState, Lanes, backlog::Backlog, fair_share::WaitReason, fallback::is_diverted,
+    BreakerState, Lanes,
+    backlog::Backlog,
+    fair_share::{Demand, WaitReason},
+    fallback::is_diverted,
     plan::LaneState,
 };
 
@@ -158,19 +161,22 @@ impl Lanes {
     }
 
     fn load(&self, lane: &Lane, state: &LaneState, now: Duration) -> LaneLoad {
-        let waiting = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
+        let mut wanted = Demand::default();
+        for waiting in self.backlogs.iter().filter_map(|backlog| backlog.get(lane)) {
+            wanted.add(waiting.demand);
+        }
         LaneLoad {
             key: lane.key.clone(),
             in_flight: state.load.sum(),
             retries_in_flight: state.load.retry,
             cap: state.limits.map(|limits| limits.cap),
             per_second: state.limits.and_then(|limits| limits.rate).map(|rate| rate.per_second()),
-            backlog: waiting.map(|waiting| waiting.demand.sum()).sum(),
+            backlog: wanted.sum(),
             state: self.activity(lane),
             diverted: state.limits.is_some_and(|limits| is_diverted(state, limits, now)),
             breaker: state.breaker.state(),
             failures: state.breaker.failures(),
-            next_probe_in: state.breaker.next_probe_at().map(|at| at.saturating_sub(now)),
+            next_probe_in: state.breaker.next_probe_at(wanted).map(|at| at.saturating_sub(now)),
         }
     }
 

@@ -6,19 +6,25 @@
 
 use std::{error::Error, fmt::Display};
 
-use duly_core::timer::AttemptOutcome;
+use duly_core::timer::{AttemptOutcome, Wait};
 
 use super::{bounded::TooLong, reply};
-use crate::Delivery;
+use crate::{Delivery, ReceiverHealth};
 
 /// Creates the failure of a connection: nothing was sent.
 pub(super) fn not_connected(why: impl Display) -> Delivery {
     Delivery::failed(AttemptOutcome::NotConnected, format!("no connection: {why}"))
 }
 
-/// Creates a failure before sending that is not a connection failure: nothing was sent.
+/// Creates a failure before sending that is not a connection failure: nothing was sent, and nothing is
+/// known of the receiver.
 pub(super) fn not_sent(why: impl Display) -> Delivery {
-    Delivery::failed(AttemptOutcome::NotConnected, format!("not sent: {why}"))
+    Delivery::Failed {
+        kind: AttemptOutcome::NotConnected,
+        wait: Wait::Policy,
+        health: ReceiverHealth::Unknown,
+        reason: format!("not sent: {why}"),
+    }
 }
 
 /// Creates a time-out: the request was sent, at least in part, and no reply came in time.

@@ -1,11 +1,11 @@
 //! The verdict for each HTTP status, in one table.
 //!
-//! | status | verdict |
-//! |---|---|
-//! | 2xx | confirmed |
-//! | 410, 489 | rejected: a dead letter at once |
-//! | 408, 425, 429, 5xx | retry; `Retry-After` raises the wait, capped at 24 h |
-//! | anything else, redirects included | retry by the policy |
+//! | status | verdict | receiver |
+//! |---|---|---|
+//! | 2xx | confirmed | works |
+//! | 410, 489 | rejected: a dead letter at once | works |
+//! | 408, 425, 429, 5xx | retry; `Retry-After` raises the wait, capped at 24 h | overloaded or broken |
+//! | anything else, redirects included | retry by the policy | works |
 
 use std::time::UNIX_EPOCH;
 
@@ -14,7 +14,7 @@ use duly_core::{
     timer::{AttemptOutcome, Wait},
 };
 
-use crate::Delivery;
+use crate::{Delivery, ReceiverHealth};
 
 /// Longest wait that a receiver can ask for.
 pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(24 * 3_600);
@@ -32,9 +32,15 @@ pub(super) fn verdict(status: u16, retry_after: Option<Millis>, excerpt: &str) -
         408 | 425 | 429 | 500..=599 => Delivery::Failed {
             kind: AttemptOutcome::Failed,
             wait: retry_after.map_or(Wait::Policy, Wait::AtLeast),
+            health: ReceiverHealth::Bad,
             reason,
         },
-        _ => Delivery::failed(AttemptOutcome::Failed, reason),
+        _ => Delivery::Failed {
+            kind: AttemptOutcome::Failed,
+            wait: Wait::Policy,
+            health: ReceiverHealth::Good,
+            reason,
+        },
     }
 }
 

@@ -1,6 +1,7 @@
+use duly_sink::ReceiverHealth;
+
 use super::*;
 use crate::lanes::{
-    ReceiverHealth,
     breaker::{FAILURES, PROBES},
     tests::options,
 };
@@ -19,27 +20,32 @@ fn report(
     admission: Admission,
     health: ReceiverHealth,
 ) {
-    lanes.fallbacks.change(namespace, |breaker| breaker.report(admission, health, at(0)));
+    let kind = AttemptKind::Retry;
+    lanes.fallbacks.change(namespace, |breaker| breaker.report(admission, kind, health, at(0)));
 }
 
 /// Opens the fallback's breaker and closes it again; returns the admission of an attempt that started
 /// before.
 fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Admission {
-    let before = lanes.divert(shop, at(0)).unwrap();
+    let before = divert(lanes, shop, 0).unwrap();
     for _ in 0..FAILURES {
         report(lanes, shop, before, ReceiverHealth::Bad);
     }
-    assert_eq!(lanes.divert(shop, at(0)), None, "it is open");
+    assert_eq!(divert(lanes, shop, 0), None, "it is open");
     for _ in 0..PROBES {
-        let probe = lanes.divert(shop, at(1_000)).unwrap();
+        let probe = divert(lanes, shop, 1_000).unwrap();
         assert!(matches!(probe, Admission::Probe(_)));
         report(lanes, shop, probe, ReceiverHealth::Good);
     }
     before
 }
 
+fn divert(lanes: &mut Lanes, namespace: &NamespaceName, ms: u64) -> Option<Admission> {
+    lanes.divert(namespace, AttemptKind::Retry, at(ms))
+}
+
 fn is_open(lanes: &mut Lanes, namespace: &NamespaceName) -> bool {
-    lanes.divert(namespace, at(0)).is_none()
+    divert(lanes, namespace, 0).is_none()
 }
 
 #[test]
@@ -48,7 +54,7 @@ fn old_failures_do_not_reopen_a_fallback_breaker() {
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
     // An attempt starts meanwhile.
-    let since = lanes.divert(&shop, at(1_000)).unwrap();
+    let since = divert(&mut lanes, &shop, 1_000).unwrap();
     for _ in 0..2 * FAILURES {
         report(&mut lanes, &shop, before, ReceiverHealth::Bad);
     }
@@ -68,18 +74,18 @@ fn a_fallback_is_seen_with_its_breaker() {
         (load.breaker, load.failures, load.next_probe_in, lanes.fallback_breakers())
     };
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 0, None, [0, 0, 0]));
-    let admission = lanes.divert(&shop, at(0)).unwrap();
+    let admission = divert(&mut lanes, &shop, 0).unwrap();
     report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 1, None, [1, 0, 0]));
     for _ in 1..FAILURES {
         report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
     }
     assert_eq!(seen(&lanes, 400), (BreakerState::Open, FAILURES, Some(at(600)), [0, 1, 0]));
-    let probe = lanes.divert(&shop, at(1_000)).unwrap();
+    let probe = divert(&mut lanes, &shop, 1_000).unwrap();
     assert_eq!(seen(&lanes, 1_000), (BreakerState::HalfOpen, FAILURES, None, [0, 0, 1]));
     report(&mut lanes, &shop, probe, ReceiverHealth::Good);
     for _ in 1..PROBES {
-        let probe = lanes.divert(&shop, at(1_000)).unwrap();
+        let probe = divert(&mut lanes, &shop, 1_000).unwrap();
         report(&mut lanes, &shop, probe, ReceiverHealth::Good);
     }
     assert_eq!(seen(&lanes, 1_000), (BreakerState::Closed, 0, None, [1, 0, 0]));
@@ -91,7 +97,7 @@ fn a_fallback_is_seen_with_its_breaker() {
 fn failures_count_also_right_after_a_success() {
     let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
-    let admission = lanes.divert(&shop, at(0)).unwrap();
+    let admission = divert(&mut lanes, &shop, 0).unwrap();
     report(&mut lanes, &shop, admission, ReceiverHealth::Good);
     for _ in 0..FAILURES {
         report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
@@ -104,10 +110,10 @@ fn reports_to_a_dropped_breaker_are_ignored() {
     let mut lanes = Lanes::new(1, &options(10, 10), false);
     let shop = name("shop");
     let before = opened_and_closed(&mut lanes, &shop);
-    let also_before = lanes.divert(&shop, at(1_000)).unwrap();
+    let also_before = divert(&mut lanes, &shop, 1_000).unwrap();
     lanes.fallbacks.drop_idle();
     assert!(lanes.fallbacks.breakers.is_empty());
-    let since = lanes.divert(&shop, at(1_000)).unwrap();
+    let since = divert(&mut lanes, &shop, 1_000).unwrap();
     for _ in 0..FAILURES {
         report(&mut lanes, &shop, before, ReceiverHealth::Bad);
         report(&mut lanes, &shop, also_before, ReceiverHealth::Bad);
@@ -125,21 +131,21 @@ fn p10_fallback_breakers_are_bounded() {
     let mut lanes = Lanes::new(1, &options(10, 10), false);
     for i in 0..3 * IDLE_REMEMBERED_MAX {
         let namespace = name(&format!("idle{i}"));
-        let admission = lanes.divert(&namespace, at(0)).unwrap();
+        let admission = divert(&mut lanes, &namespace, 0).unwrap();
         report(&mut lanes, &namespace, admission, ReceiverHealth::Good);
         most_idle = most_idle.max(lanes.fallbacks.breakers.len());
     }
     assert_eq!(most_idle, IDLE_REMEMBERED_MAX);
     // Breakers with failures are remembered for longer, and open ones longest.
     let dead = name("dead");
-    let admission = lanes.divert(&dead, at(0)).unwrap();
+    let admission = divert(&mut lanes, &dead, 0).unwrap();
     for _ in 0..FAILURES {
         report(&mut lanes, &dead, admission, ReceiverHealth::Bad);
     }
     let mut most = 0;
     for i in 0..2 * REMEMBERED_MAX {
         let namespace = name(&format!("once{i}"));
-        let admission = lanes.divert(&namespace, at(0)).unwrap();
+        let admission = divert(&mut lanes, &namespace, 0).unwrap();
         report(&mut lanes, &namespace, admission, ReceiverHealth::Bad);
         most = most.max(lanes.fallbacks.breakers.len());
     }

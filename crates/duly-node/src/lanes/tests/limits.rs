@@ -126,6 +126,28 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
 }
 
 #[test]
+fn p9_failing_retries_do_not_hold_up_first_attempts() {
+    let mut model = Model::new(1024, 100, 1);
+    model.add(0, 0, 12);
+    model.walk();
+    while !model.running.is_empty() {
+        model.end(0, ReceiverHealth::Bad);
+    }
+    assert_eq!(model.load(0).breaker, BreakerState::Open);
+    // A minute of retries that fail beside a first attempt every other second, which succeeds.
+    for _ in 0..30 {
+        model.pass(Duration::from_secs(2));
+        model.add(0, 1, 10);
+        model.walk();
+        assert_eq!(model.running_in(0).first, 1, "at once");
+        while !model.running.is_empty() {
+            let works = model.running[0].1.kind == AttemptKind::First;
+            model.end(0, if works { ReceiverHealth::Good } else { ReceiverHealth::Bad });
+        }
+    }
+}
+
+#[test]
 fn an_unused_probe_is_repeated() {
     let mut model = Model::new(1024, 1, 1);
     model.add(0, 1_000, 0);

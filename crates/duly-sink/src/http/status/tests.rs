@@ -1,10 +1,12 @@
 use super::*;
 
 fn check(status: u16, retry_after_s: Option<u64>, expected: &str) {
-    let got = match verdict(status, retry_after_s.map(Millis::from_secs), "") {
-        Delivery::Confirmed => "confirmed".to_owned(),
-        Delivery::Rejected { .. } => "rejected".to_owned(),
-        Delivery::Failed { kind, wait, .. } => format!("{} {wait:?}", kind.as_str()),
+    let delivery = verdict(status, retry_after_s.map(Millis::from_secs), "");
+    let health = delivery.health();
+    let got = match delivery {
+        Delivery::Confirmed => format!("confirmed {health:?}"),
+        Delivery::Rejected { .. } => format!("rejected {health:?}"),
+        Delivery::Failed { kind, wait, .. } => format!("{} {wait:?} {health:?}", kind.as_str()),
     };
     assert_eq!(got, expected, "HTTP {status}, Retry-After {retry_after_s:?}");
 }
@@ -12,22 +14,22 @@ fn check(status: u16, retry_after_s: Option<u64>, expected: &str) {
 #[test]
 fn s1_every_status_has_its_verdict() {
     for status in [200, 201, 202, 204, 206, 226, 299] {
-        check(status, None, "confirmed");
-        check(status, Some(5), "confirmed");
+        check(status, None, "confirmed Good");
+        check(status, Some(5), "confirmed Good");
     }
     for status in [410, 489] {
-        check(status, None, "rejected");
-        check(status, Some(5), "rejected");
+        check(status, None, "rejected Good");
+        check(status, Some(5), "rejected Good");
     }
     for status in [408, 425, 429, 500, 502, 503, 504, 599] {
-        check(status, None, "failed Policy");
-        check(status, Some(5), "failed AtLeast(Millis(5000))");
+        check(status, None, "failed Policy Bad");
+        check(status, Some(5), "failed AtLeast(Millis(5000)) Bad");
     }
     for status in
         [300, 301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 413, 422, 451, 499, 600, 999]
     {
-        check(status, None, "failed Policy");
-        check(status, Some(5), "failed Policy");
+        check(status, None, "failed Policy Good");
+        check(status, Some(5), "failed Policy Good");
     }
 }
 

@@ -272,7 +272,8 @@ async fn answers_mean_what_the_guide_says(language: &Language) {
     let delivery = sink.deliver(program.envelope(2, &[OLD], r#"{"order":1}"#)).await;
     let (kind, wait) = (AttemptOutcome::Failed, Wait::AtLeast(Millis::from_secs(30)));
     let reason = "HTTP 503: come back later".to_owned();
-    assert_eq!(delivery, Delivery::Failed { kind, wait, reason });
+    let health = ReceiverHealth::Bad;
+    assert_eq!(delivery, Delivery::Failed { kind, wait, health, reason });
     fs::remove_file(&maintenance).unwrap();
     let delivery = sink.deliver(program.envelope(2, &[OLD], r#"{"order":1}"#)).await;
     assert_eq!(delivery, Delivery::Confirmed, "what failed was not remembered as done");

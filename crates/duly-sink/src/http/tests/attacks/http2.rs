@@ -282,6 +282,7 @@ async fn s1_retry_after_and_redirects_of_http_2_are_those_of_http_1_1() {
     let failed = |status: u16, wait| Delivery::Failed {
         kind: AttemptOutcome::Failed,
         wait,
+        health: if status < 400 { ReceiverHealth::Good } else { ReceiverHealth::Bad },
         reason: format!("HTTP {status}"),
     };
     let seven = Wait::AtLeast(Millis::from_secs(7));
