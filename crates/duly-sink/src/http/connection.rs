@@ -6,9 +6,12 @@
 //! 3. An HTTP/2 connection that still holds the payloads of finished attempts is not shared again. If it
 //!    holds too many bytes of them it is closed, even under exchanges that still use it. So a receiver
 //!    can determine neither the number of payloads in memory nor the time they stay there.
-//! 4. [`SendError::Unsent`] is returned only if the receiver cannot have seen the request: the client
-//!    returned it before its first byte was written, or an HTTP/2 receiver refused its stream before
-//!    processing it. No other request may be sent a second time within one attempt (S7).
+//! 4. [`SendError::Unsent`] is returned only if the client returned the request before its first byte was
+//!    written, and [`SendError::Refused`] only if an HTTP/2 receiver said that it did not process its
+//!    stream: by `REFUSED_STREAM`, or by a GOAWAY whose last stream is an earlier one. No other request
+//!    may be sent a second time within one attempt (S7).
+//! 5. Until an HTTP/2 receiver has sent its settings, its connection carries one exchange: the number of
+//!    streams that it allows is not known yet.
 
 use std::{
     fmt,
@@ -45,6 +48,10 @@ use super::{
 
 /// Most exchanges at once over one HTTP/2 connection, if the receiver allows that many.
 const STREAMS_MAX: usize = 100;
+/// Number of streams of an HTTP/2 connection whose receiver has not sent its settings.
+const STREAMS_UNKNOWN: usize = usize::MAX - 1;
+/// Interval at which a connection is checked for the settings of its receiver.
+const SETTINGS_CHECK_EVERY: Duration = Duration::from_millis(1);
 /// Most bytes of an HTTP/2 reply's headers.
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
 /// Flow-control windows: bytes that an HTTP/2 receiver may send of one reply before they are read, and
@@ -74,8 +81,10 @@ pub(super) type Body = Full<Bytes>;
 /// The reason why there is no reply.
 #[derive(Debug)]
 pub(super) enum SendError {
-    /// The receiver cannot have seen the request.
+    /// The connection was closed before a byte of the request was sent.
     Unsent,
+    /// The receiver did not process the request, as it says.
+    Refused,
     /// The receiver may have seen the request.
     Failed(hyper::Error),
     /// The receiver may have seen the request, and sent more than may be read of replies.
@@ -134,7 +143,7 @@ pub(super) struct Http2 {
     sender: http2::SendRequest<Body>,
     grant: ByteGrant,
     streams: AtomicUsize,
-    /// Returns the number of streams that the receiver allows, as far as it has announced one.
+    /// Returns the number of streams that the receiver allows, [`STREAMS_UNKNOWN`] before its settings.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
     idle_since: Mutex<Instant>,
     /// Unsent bodies of finished attempts.
@@ -166,6 +175,7 @@ impl Http2 {
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(HEADER_LIST_BYTES_MAX)
+            .initial_max_send_streams(STREAMS_UNKNOWN)
             .handshake(TokioIo::new(stream))
             .await?;
         // The connection is shared with `streams_max`, because only it knows the number of streams that
@@ -207,13 +217,23 @@ impl Http2 {
 
     /// Reserves a stream for one exchange, if one is free.
     pub(super) fn stream(self: &Arc<Self>) -> Option<Stream> {
-        let max = (self.streams_max)().clamp(1, STREAMS_MAX);
+        let max = match (self.streams_max)() {
+            STREAMS_UNKNOWN => 1,
+            max => max.min(STREAMS_MAX),
+        };
         if self.is_closed() {
             return None;
         }
         let one_more = |streams| (streams < max).then_some(streams + 1);
         self.streams.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Stream(Arc::clone(self)))
+    }
+
+    /// Waits until the receiver has sent its settings, or the connection is closed.
+    pub(super) async fn settings_known(&self) {
+        while (self.streams_max)() == STREAMS_UNKNOWN && !self.is_closed() {
+            tokio::time::sleep(SETTINGS_CHECK_EVERY).await;
+        }
     }
 
     /// Takes over the unsent body of a finished attempt. Closes the connection if there are too many
@@ -276,10 +296,16 @@ fn unsent_or_failed(mut error: TrySendError<Request<Body>>) -> SendError {
         return SendError::Unsent;
     }
     let error = error.into_error();
-    match failure::caused_by::<h2::Error>(&error).and_then(h2::Error::reason) {
-        Some(h2::Reason::REFUSED_STREAM) => SendError::Unsent,
+    match failure::caused_by::<h2::Error>(&error) {
+        Some(cause) if is_unprocessed(cause) => SendError::Refused,
         _ => SendError::Failed(error),
     }
+}
+
+/// Returns `true` if the receiver says that it did not process the stream of this error. A stream fails
+/// with a GOAWAY of the receiver only if its number is above the last one of the frame (RFC 9113, 6.8).
+fn is_unprocessed(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
 /// Empties the slot of an HTTP/2 connection when the task that polls it ends. `streams_max` keeps the

@@ -21,7 +21,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use super::{
     connection::{Http1, Http2, Stream},
@@ -78,12 +78,17 @@ struct Idle {
 /// connection may be one that all of them can share.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight {
-    /// Locked while the first delivery connects.
-    pub(super) connecting: tokio::sync::Mutex<()>,
+    /// Locked while a delivery connects, and until the receiver's settings are known.
+    connecting: Arc<tokio::sync::Mutex<()>>,
     one_each: AtomicBool,
 }
 
 impl SingleFlight {
+    /// Waits until no other delivery connects.
+    pub(super) async fn connecting(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.connecting).lock_owned().await
+    }
+
     /// Returns `true` if each delivery needs its own connection, as far as known.
     pub(super) fn is_one_each(&self) -> bool {
         self.one_each.load(Ordering::Relaxed)

@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod attacks;
+mod closing;
 mod guide;
 mod names;
 mod pooling;
