@@ -36,6 +36,7 @@ mod reply;
 mod request;
 pub mod resolve;
 pub mod signature;
+mod socket;
 mod status;
 mod target;
 mod tls;
@@ -93,7 +94,7 @@ impl HttpSink {
         let Options { addresses, timeouts, bounds, tls, proxy } = options;
         let tls = Tls::new(&tls)?;
         let connector = Connector { resolver: Resolver::new(lookup), tls, addresses, proxy };
-        let pool = Pool::new(bounds.idle_per_origin_max, bounds.idle_max, timeouts.idle);
+        let pool = Pool::new(bounds, timeouts);
         Ok(Self { connector: Arc::new(connector), pool, timeouts, bounds, clock })
     }
 

@@ -302,6 +302,9 @@ pub struct Webhook {
     /// Time that an idle connection is kept for the next delivery, unless the receiver says less in
     /// `Keep-Alive`.
     pub idle_timeout: TimeSpan<100, { 10 * MINUTE }, MINUTE>,
+    /// Age from which a connection gets no further delivery. The next one looks the name of the receiver
+    /// up again, so a changed address takes effect within this time.
+    pub connection_age_max: TimeSpan<SECOND, { 24 * 60 * MINUTE }, { 2 * MINUTE }>,
     /// Idle connections kept for one scheme, host and port.
     #[schemars(extend("unit" = "connections"))]
     pub idle_per_origin_max: Integer<0, 100_000, 256>,

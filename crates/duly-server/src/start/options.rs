@@ -223,6 +223,7 @@ pub(super) fn sink_options(
             header: webhook.header_timeout.to_std(),
             body: webhook.body_timeout.to_std(),
             idle: webhook.idle_timeout.to_std(),
+            connection_age: webhook.connection_age_max.to_std(),
         },
         bounds: Bounds {
             response_bytes_max: webhook.response_bytes_max.as_usize(),

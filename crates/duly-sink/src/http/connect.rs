@@ -29,6 +29,7 @@ use super::{
     failure,
     options::{Credentials, Proxy, Resolves},
     resolve::{LookupOwner, Resolver},
+    socket::Socket,
     target::{Scheme, Target},
     tls::{self, Tls},
 };
@@ -72,14 +73,15 @@ impl Connector {
             None => self.direct(target).await?,
             Some(proxy) => self.through(proxy, target).await?,
         };
+        let socket = Socket::new(stream);
         let connected = match target.scheme {
-            Scheme::Plain => Http1::start(stream).await.map(NewConnection::Http1),
+            Scheme::Plain => Http1::start(socket.clone(), socket).await.map(NewConnection::Http1),
             Scheme::Tls => {
-                let stream = self.tls.connect(&target.host, stream).await?;
+                let stream = self.tls.connect(&target.host, socket.clone()).await?;
                 if tls::chose_http2(&stream) {
                     Http2::start(stream).await.map(NewConnection::Http2)
                 } else {
-                    Http1::start(stream).await.map(NewConnection::Http1)
+                    Http1::start(stream, socket).await.map(NewConnection::Http1)
                 }
             }
         };

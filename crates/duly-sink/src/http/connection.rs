@@ -43,6 +43,7 @@ use tokio::{
 use super::{
     bounded::{Bounded, ByteGrant},
     failure,
+    socket::Socket,
     unsent::Unsent,
 };
 
@@ -95,12 +96,18 @@ pub(super) enum SendError {
 #[derive(Debug)]
 pub(super) struct Http1 {
     sender: http1::SendRequest<Body>,
+    socket: Socket,
     grant: ByteGrant,
+    /// Time at which it was made.
+    pub(super) made_at: Instant,
+    /// Number of requests that were sent over it.
+    pub(super) exchanges: u64,
     _task: JoinSet<()>,
 }
 
 impl Http1 {
-    pub(super) async fn start<S>(stream: S) -> hyper::Result<Self>
+    /// Starts the protocol over `stream`, which sends and receives by `socket`.
+    pub(super) async fn start<S>(stream: S, socket: Socket) -> hyper::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -115,11 +122,12 @@ impl Http1 {
         task.spawn(async move {
             connection.await.ok();
         });
-        Ok(Self { sender, grant, _task: task })
+        Ok(Self { sender, socket, grant, made_at: Instant::now(), exchanges: 0, _task: task })
     }
 
+    /// Returns `true` if no further request can be sent over an idle connection.
     pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+        self.sender.is_closed() || !self.socket.is_quiet()
     }
 
     /// Returns `true` if the next request can be sent; waits for the end of the last exchange.
@@ -134,6 +142,7 @@ impl Http1 {
         response_bytes_max: usize,
     ) -> Result<Response<Incoming>, SendError> {
         self.grant.set(response_bytes_max);
+        self.exchanges += 1;
         self.sender.try_send_request(request).await.map_err(unsent_or_failed)
     }
 }
@@ -145,6 +154,8 @@ pub(super) struct Http2 {
     streams: AtomicUsize,
     /// Returns the number of streams that the receiver allows, [`STREAMS_UNKNOWN`] before its settings.
     streams_max: Box<dyn Fn() -> usize + Send + Sync>,
+    /// Time at which it was made.
+    pub(super) made_at: Instant,
     idle_since: Mutex<Instant>,
     /// Unsent bodies of finished attempts.
     unsent_bodies: Mutex<Vec<Unsent>>,
@@ -200,6 +211,7 @@ impl Http2 {
             grant,
             streams: AtomicUsize::new(0),
             streams_max,
+            made_at: Instant::now(),
             idle_since: Mutex::new(Instant::now()),
             unsent_bodies: Mutex::default(),
             alive,

@@ -95,7 +95,12 @@ impl HttpSink {
                     None
                 }
                 Ok(Err(SendError::Refused)) => None,
-                Ok(Err(SendError::Failed(error))) => Some(failure::lost(&error)),
+                Ok(Err(SendError::Failed(error))) => {
+                    if age == Age::Kept {
+                        self.pool.lost(target.origin());
+                    }
+                    Some(failure::lost(&error))
+                }
                 Ok(Err(SendError::TooLong)) => Some(failure::too_long()),
                 Err(_elapsed) => {
                     let waited_ms = sent_at.elapsed().as_millis();

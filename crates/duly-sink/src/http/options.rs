@@ -31,6 +31,8 @@ pub struct Timeouts {
     pub body: Duration,
     /// Time for which an idle connection is kept for the next delivery.
     pub idle: Duration,
+    /// Age from which a connection gets no further delivery.
+    pub connection_age: Duration,
 }
 
 impl Default for Timeouts {
@@ -40,6 +42,7 @@ impl Default for Timeouts {
             header: Duration::from_secs(600),
             body: Duration::from_millis(500),
             idle: Duration::from_secs(60),
+            connection_age: Duration::from_secs(120),
         }
     }
 }

@@ -5,9 +5,15 @@
 //!    many receivers cannot take all places for ever, and no connection is refused because of another.
 //! 2. An HTTP/2 connection is shared by all deliveries to its origin. A second one is made when the
 //!    receiver allows no further stream.
-//! 3. A connection is not kept if its exchange timed out, was aborted or left bytes unread, or if its
+//! 3. A connection that has reached its age gets no further delivery. So the addresses of a name are looked
+//!    up again under steady traffic too.
+//! 4. A receiver may close each HTTP/1.1 connection after its response without announcing it, and a
+//!    request that crosses the close is lost. So one delivery tries whether connections to an origin can
+//!    be used again at once; until its success the others use only connections that stayed open for
+//!    [`RESTED_AFTER`], or new ones.
+//! 5. A connection is not kept if its exchange timed out, was aborted or left bytes unread, or if its
 //!    request was not completely sent when the reply was read.
-//! 4. Nothing waits while it holds the lock, and no method of a connection that may block is called
+//! 6. Nothing waits while it holds the lock, and no method of a connection that may block is called
 //!    under it (a connection may be writing). The lock is held for a few steps only. It is held for a
 //!    visit of all origins if the number in all is exceeded, and on each sweep.
 
@@ -25,11 +31,16 @@ use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use super::{
     connection::{Http1, Http2, Stream},
+    options::{Bounds, Timeouts},
     unsent::Unsent,
 };
 
 /// Shortest time between two sweeps.
 const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
+/// Idle time after which a connection that is still open can be used regardless of its receiver's habit.
+const RESTED_AFTER: Duration = Duration::from_millis(50);
+/// Time for which no connection is used at once to a receiver that closes connections after a response.
+const NOT_AT_ONCE_FOR: Duration = Duration::from_secs(10);
 /// Time for which a delivery waits for another one that connects, before it makes its own connection.
 pub(super) const SINGLE_FLIGHT_WAIT: Duration = Duration::from_secs(1);
 
@@ -46,9 +57,8 @@ pub(super) enum PooledConnection {
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<PoolState>,
-    per_origin_max: usize,
-    all_max: usize,
-    idle_for: Duration,
+    bounds: Bounds,
+    timeouts: Timeouts,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +75,20 @@ struct Origin {
     idle: VecDeque<Idle>,
     shared: Vec<Arc<Http2>>,
     single_flight: Arc<SingleFlight>,
+    habit: Habit,
+}
+
+/// The habit of a receiver after a response over HTTP/1.1, as far as known.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    #[default]
+    Unknown,
+    /// One delivery tries it: its connection is used again at once.
+    Tried,
+    /// It keeps the connection open.
+    Keeps,
+    /// It closes the connection; to be tried again at this time.
+    Closes(Instant),
 }
 
 #[derive(Debug)]
@@ -72,6 +96,12 @@ struct Idle {
     connection: Http1,
     since: Instant,
     until: Instant,
+}
+
+impl Idle {
+    fn is_rested(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= RESTED_AFTER
+    }
 }
 
 /// Single flight for connecting: one delivery connects to a new origin while the others wait. The new
@@ -120,8 +150,8 @@ impl Drop for SingleFlightGuard<'_> {
 }
 
 impl Pool {
-    pub(super) fn new(per_origin_max: usize, all_max: usize, idle_for: Duration) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), per_origin_max, all_max, idle_for })
+    pub(super) fn new(bounds: Bounds, timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), bounds, timeouts })
     }
 
     /// Takes a connection to `origin`, the most recently used one first.
@@ -131,9 +161,11 @@ impl Pool {
             let mut state = self.state.lock();
             let PoolState { origins, kept, .. } = &mut *state;
             let origin = origins.get_mut(origin)?;
-            while let Some(idle) = origin.idle.pop_back() {
+            while let Some(idle) = origin.take_idle(now) {
                 *kept -= 1;
-                if idle.until > now && !idle.connection.is_closed() {
+                if idle.connection.is_closed() {
+                    origin.found_closed(idle.is_rested(now), now);
+                } else if idle.until > now {
                     return Some(PooledConnection::Http1(idle.connection));
                 }
             }
@@ -141,26 +173,43 @@ impl Pool {
         };
         // Without the lock: the number of streams is read from the task that writes to the connection's
         // socket.
-        shared.iter().find_map(Http2::stream).map(PooledConnection::Http2)
+        let mut usable = shared.iter().filter(|shared| !self.is_aged(shared.made_at, now));
+        usable.find_map(Http2::stream).map(PooledConnection::Http2)
+    }
+
+    /// Returns `true` if a connection that was made at this time gets no further delivery.
+    fn is_aged(&self, made_at: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(made_at) >= self.timeouts.connection_age
     }
 
     /// Keeps an idle connection for the next delivery, no longer than `for_at_most`.
     pub(super) fn keep(self: &Arc<Self>, origin: &str, connection: Http1, for_at_most: Duration) {
         let since = Instant::now();
-        let until = since + self.idle_for.min(for_at_most);
+        let aged_at = connection.made_at + self.timeouts.connection_age;
+        let until = aged_at.min(since + self.timeouts.idle.min(for_at_most));
         if connection.is_closed() || until <= since {
             return;
         }
         let mut state = self.state.lock();
         let PoolState { origins, kept, .. } = &mut *state;
         let entry = origin_entry(origins, origin);
+        if connection.exchanges > 1 && !matches!(entry.habit, Habit::Closes(_)) {
+            entry.habit = Habit::Keeps;
+        }
         entry.idle.push_back(Idle { connection, since, until });
         *kept += 1;
-        if entry.idle.len() > self.per_origin_max {
+        if entry.idle.len() > self.bounds.idle_per_origin_max {
             entry.idle.pop_front();
             *kept -= 1;
         }
         self.enforce_limits(&mut state);
+    }
+
+    /// Learns that the receiver closed a kept connection, and the request on it is lost.
+    pub(super) fn lost(&self, origin: &str) {
+        if let Some(entry) = self.state.lock().origins.get_mut(origin) {
+            entry.found_closed(false, Instant::now());
+        }
     }
 
     /// Adds a new connection for all deliveries, and takes the first stream on it.
@@ -219,10 +268,11 @@ impl Pool {
 
     /// Closes the connections above the limit, and starts the sweep of old ones.
     fn enforce_limits(self: &Arc<Self>, state: &mut PoolState) {
-        while state.kept > self.all_max && state.close_oldest() {}
+        while state.kept > self.bounds.idle_max && state.close_oldest() {}
         if !state.sweeping {
             state.sweeping = true;
-            tokio::spawn(sweep(Arc::downgrade(self), (self.idle_for / 2).max(SWEEP_EVERY_MIN)));
+            let shorter = self.timeouts.idle.min(self.timeouts.connection_age);
+            tokio::spawn(sweep(Arc::downgrade(self), (shorter / 2).max(SWEEP_EVERY_MIN)));
         }
     }
 
@@ -234,8 +284,9 @@ impl Pool {
         state.origins.retain(|_, origin| {
             origin.idle.retain(|idle| idle.until > now && !idle.connection.is_closed());
             origin.shared.retain(|shared| {
-                let is_old = shared.idle_since().is_some_and(|since| since + self.idle_for <= now);
-                !is_old && !shared.is_closed()
+                let idle_for = self.timeouts.idle;
+                let is_idle = shared.idle_since().is_some_and(|since| since + idle_for <= now);
+                !is_idle && !self.is_aged(shared.made_at, now) && !shared.is_closed()
             });
             kept += origin.idle.len() + origin.shared.len();
             !origin.is_unused()
@@ -260,6 +311,30 @@ impl Origin {
         self.idle.is_empty()
             && self.shared.is_empty()
             && Arc::strong_count(&self.single_flight) == 1
+    }
+
+    /// Takes the most recently used idle connection if the receiver keeps connections open, or to try
+    /// whether it does; otherwise the one that was idle longest, if it is rested.
+    fn take_idle(&mut self, now: Instant) -> Option<Idle> {
+        match self.habit {
+            Habit::Closes(until) if until > now => {}
+            Habit::Tried => {}
+            Habit::Keeps => return self.idle.pop_back(),
+            Habit::Unknown | Habit::Closes(_) => {
+                self.habit = if self.idle.is_empty() { Habit::Unknown } else { Habit::Tried };
+                return self.idle.pop_back();
+            }
+        }
+        if self.idle.front()?.is_rested(now) { self.idle.pop_front() } else { None }
+    }
+
+    /// Learns from a kept connection that the receiver has closed.
+    fn found_closed(&mut self, is_rested: bool, now: Instant) {
+        if !is_rested {
+            self.habit = Habit::Closes(now + NOT_AT_ONCE_FOR);
+        } else if self.habit == Habit::Tried {
+            self.habit = Habit::Unknown;
+        }
     }
 
     /// Returns the time since which its oldest connection is idle.

@@ -13,13 +13,14 @@ use duly_tls::{
 };
 use parking_lot::{Mutex, RwLock};
 use rustls::{RootCertStore, pki_types::ServerName};
-use tokio::{io, net::TcpStream};
+use tokio::io;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use url::Host;
 
 use super::{
     failure,
     options::{ClientFiles, TlsFiles},
+    socket::Socket,
 };
 use crate::Error;
 
@@ -65,8 +66,8 @@ impl Tls {
     pub(super) async fn connect(
         &self,
         host: &Host<&str>,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, String> {
+        stream: Socket,
+    ) -> Result<TlsStream<Socket>, String> {
         let name = match host {
             // A name with a full stop at its end is the same name, but certificates have it without the
             // full stop.
@@ -134,7 +135,7 @@ pub fn check_files(files: &TlsFiles) -> Vec<Error> {
 }
 
 /// Returns `true` if HTTP/2 was negotiated.
-pub(super) fn chose_http2(stream: &TlsStream<TcpStream>) -> bool {
+pub(super) fn chose_http2(stream: &TlsStream<Socket>) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(&b"h2"[..])
 }
 

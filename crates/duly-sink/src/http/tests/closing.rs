@@ -1,4 +1,4 @@
-//! Receivers that end their HTTP/2 connections in order.
+//! Receivers that end their connections: in order over HTTP/2, and without a word over HTTP/1.1.
 
 use std::{
     collections::BTreeSet,
@@ -11,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{tls::Authority, *};
 
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 /// Deliveries at once.
 const AT_ONCE: usize = 100;
 
@@ -174,4 +175,32 @@ async fn a_receiver_that_refuses_all_streams_ends_the_attempt_in_time() {
     let delivery = authority.sink(|_| {}).deliver(envelope(to, b"x")).await;
     assert_eq!(delivery.outcome(), AttemptOutcome::NotConnected, "{delivery:?}");
     assert_eq!(receiver.answered.load(Ordering::Relaxed), 0);
+}
+
+/// Starts a receiver that closes each connection after its response and does not announce the close.
+async fn closing_without_a_word() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+                while !seen.ends_with(b"\r\n\r\nx") {
+                    match stream.read(&mut buffer).await {
+                        Ok(n @ 1..) => seen.extend_from_slice(&buffer[..n]),
+                        _ => return,
+                    }
+                }
+                stream.write_all(OK.as_bytes()).await.ok();
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_receiver_that_closes_after_each_response_costs_few_attempts() {
+    let address = closing_without_a_word().await;
+    let failed = not_confirmed(&sink(), &format!("http://{address}/"), 3_000).await;
+    assert!(failed.len() <= 30, "{} of 3000, first {:?}", failed.len(), failed[0]);
 }

@@ -31,12 +31,37 @@ impl resolve::Lookup for Arc<Turning> {
     }
 }
 
-fn sink_asking(answers: &[&str]) -> (HttpSink, Arc<Turning>) {
+fn sink_asking(answers: &[&str], set: impl FnOnce(&mut Options)) -> (HttpSink, Arc<Turning>) {
     let answers = answers.iter().map(|a| a.parse().unwrap()).collect();
     let turning = Arc::new(Turning { answers, asked: AtomicUsize::new(0) });
-    let options = Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
+    let mut options = Options { addresses: AddressPolicy::with_loopback(), ..Options::default() };
+    set(&mut options);
     let lookup = Arc::new(Arc::clone(&turning));
     (HttpSink::with_lookup(options, Arc::new(SystemWall), lookup).unwrap(), turning)
+}
+
+#[tokio::test]
+async fn a_changed_address_takes_effect_under_steady_traffic() {
+    let old = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = old.local_addr().unwrap().port();
+    let new = TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+    let moved = Arc::new(AtomicUsize::new(0));
+    for (listener, moved) in [(old, Arc::default()), (new, Arc::clone(&moved))] {
+        let confirm = move || async move {
+            moved.fetch_add(1, Ordering::Relaxed);
+        };
+        let router = axum::Router::new().fallback(confirm);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+    }
+    let age = Duration::from_millis(100);
+    let (sink, turning) =
+        sink_asking(&["127.0.0.1", "127.0.0.2"], |options| options.timeouts.connection_age = age);
+    let to = HttpDestination::new(&format!("http://moving.example:{port}/")).unwrap();
+    while moved.load(Ordering::Relaxed) == 0 {
+        let delivery = sink.deliver(envelope(to.clone(), b"x")).await;
+        assert_eq!(delivery, Delivery::Confirmed);
+    }
+    assert_eq!(turning.asked.load(Ordering::Relaxed), 2, "one connection until then");
 }
 
 #[tokio::test]
@@ -44,7 +69,7 @@ async fn s5_dns_rebinding_gets_no_connection() {
     // Every connection goes to an address that was checked: the first look-up is good, the second is
     // not.
     let raw = Raw::answering(&[OK]).await;
-    let (sink, turning) = sink_asking(&["127.0.0.1", "169.254.169.254"]);
+    let (sink, turning) = sink_asking(&["127.0.0.1", "169.254.169.254"], |_| {});
     let to = format!("http://turning.example:{}/", raw.address.port());
     let to = HttpDestination::new(&to).unwrap();
     assert_eq!(sink.deliver(envelope(to.clone(), b"x")).await, Delivery::Confirmed);
@@ -62,7 +87,7 @@ async fn s5_dns_rebinding_gets_no_connection() {
 #[tokio::test]
 async fn one_look_up_serves_all_waiting_deliveries() {
     let raw = Raw::answering(&[OK]).await;
-    let (sink, turning) = sink_asking(&["127.0.0.1"]);
+    let (sink, turning) = sink_asking(&["127.0.0.1"], |_| {});
     let to = format!("http://busy.example:{}/", raw.address.port());
     let to = HttpDestination::new(&to).unwrap();
     let many = (0..20).map(|_| sink.deliver(envelope(to.clone(), b"x")));

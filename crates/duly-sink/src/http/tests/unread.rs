@@ -8,6 +8,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{
     connection::{Http1, Http2, SendError},
+    socket::Socket,
     tls::Authority,
     unsent::Unsent,
     *,
@@ -177,7 +178,9 @@ async fn an_http_1_connection_whose_request_has_not_left_is_not_kept() {
 async fn a_busy_kept_connection_leaves_time_to_connect() {
     // A kept connection whose last request is not completely sent, and whose receiver does not read it.
     let (ours, mut theirs) = tokio::io::duplex(4096);
-    let mut connection = Http1::start(ours).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let open = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let mut connection = Http1::start(ours, Socket::new(open)).await.unwrap();
     let mut request = hyper::Request::new(Bytes::from(vec![b'x'; 1 << 20]).into());
     *request.method_mut() = ::http::Method::POST;
     let (answered, ()) = tokio::join!(connection.send(request, 64 * 1024), async {
