@@ -98,6 +98,16 @@ impl RetryPolicy {
             Self::Exponential(policy) => policy.wait(nth, seed),
         })
     }
+
+    /// Returns a wait that is `least` or longer by up to the policy's jitter. So firings that a receiver
+    /// put off to the same time do not come back at the same time. A list of delays has no jitter.
+    pub fn spread(&self, least: Millis, attempt: u32, seed: u64) -> Millis {
+        let Self::Exponential(policy) = self else { return least };
+        let least_ms = least.ms() as f64;
+        let spread_ms =
+            (least_ms * policy.jitter).mul_add(random(attempt.max(1) - 1, seed), least_ms);
+        Millis::from_ms(spread_ms as u64).max(least)
+    }
 }
 
 impl Exponential {
@@ -126,11 +136,15 @@ impl Exponential {
             return Millis::ZERO;
         }
         let plain_ms = (self.min_backoff.ms() as f64 * self.multiplier.powi(exponent)).min(max_ms);
-        // 53 bits of the mixed seed give a number in [-1, 1).
-        let mixed = mix(seed ^ u64::from(nth).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let swing = ((mixed >> 11) as f64 / (1_u64 << 53) as f64).mul_add(2.0, -1.0);
+        let swing = random(nth, seed).mul_add(2.0, -1.0);
         Millis::from_ms((plain_ms * self.jitter).mul_add(swing, plain_ms).max(0.0) as u64)
     }
+}
+
+/// Returns a number in [0, 1) from 53 bits of the mixed seed.
+fn random(nth: u32, seed: u64) -> f64 {
+    let mixed = mix(seed ^ u64::from(nth).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    (mixed >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Finaliser of `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number

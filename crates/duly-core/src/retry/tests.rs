@@ -41,6 +41,18 @@ fn jitter_is_bounded_and_repeats_for_a_seed() {
 }
 
 #[test]
+fn a_wait_that_was_asked_for_is_spread_upwards_only() {
+    let (policy, asked) = (exponential(0.2), Millis::from_secs(30));
+    let waits: std::collections::BTreeSet<_> =
+        (0..1_000).map(|seed| policy.spread(asked, 1, seed).ms()).collect();
+    assert!(waits.iter().all(|wait| (30_000..36_000).contains(wait)), "{waits:?}");
+    assert!(waits.len() > 800, "{} different waits", waits.len());
+    assert_eq!(exponential(0.0).spread(asked, 1, 7), asked);
+    assert_eq!(RetryPolicy::Delays(vec![asked]).spread(asked, 1, 7), asked);
+    assert_eq!(policy.spread(Millis::ZERO, 1, 7), Millis::ZERO);
+}
+
+#[test]
 fn a_list_of_k_delays_makes_k_plus_one_attempts() {
     let policy = RetryPolicy::Delays(vec![Millis::from_secs(10), Millis::from_secs(60)]);
     assert_eq!(policy.max_attempts(), 3);

@@ -131,7 +131,8 @@ pub enum AfterFailure {
 pub enum Wait {
     /// The wait of the policy.
     Policy,
-    /// The wait of the policy, but at least this (a receiver's `Retry-After`).
+    /// The wait of the policy, but at least this (a receiver's `Retry-After`), spread upwards by the
+    /// policy's jitter.
     AtLeast(Millis),
     /// Exactly this wait (a consumer's `after`).
     Exactly(Millis),
@@ -157,7 +158,7 @@ impl Timer {
         };
         let wait = match wait {
             Wait::Policy => by_policy,
-            Wait::AtLeast(least) => by_policy.max(least),
+            Wait::AtLeast(least) => by_policy.max(policy.spread(least, made, jitter_seed)),
             Wait::Exactly(exact) => exact,
             Wait::None => Millis::ZERO,
         };
