@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ::http::header::{CONNECTION, RETRY_AFTER};
+use ::http::header::{CONNECTION, LOCATION, RETRY_AFTER};
 use duly_core::env::Clock;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
@@ -51,7 +51,8 @@ pub use tls::check_files;
 
 use self::{
     connect::Connector, exchange::Reply, options::Bounds, options::Timeouts, pool::Pool,
-    pool::PooledConnection, resolve::Resolver, target::Target, tls::Tls, unsent::FLUSHED_WITHIN,
+    pool::PooledConnection, resolve::Resolver, status::Answer, target::Target, tls::Tls,
+    unsent::FLUSHED_WITHIN,
 };
 
 /// Safety margin: an idle connection is closed this long before the receiver's announced time-out.
@@ -157,12 +158,14 @@ impl HttpSink {
         if head.status.is_success() {
             return Delivery::Confirmed;
         }
-        let retry_after = head
-            .headers
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| status::retry_after(text, self.clock.now()));
-        status::verdict(head.status.as_u16(), retry_after, &reply::printable(&read.kept))
+        let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let answer = Answer {
+            status: head.status.as_u16(),
+            retry_after: retry_after.and_then(|text| status::retry_after(text, self.clock.now())),
+            location: head.headers.get(LOCATION).map(|value| status::location(value.as_bytes())),
+            excerpt: reply::printable(&read.kept),
+        };
+        answer.verdict()
     }
 }
 

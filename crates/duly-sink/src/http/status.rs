@@ -13,35 +13,88 @@ use duly_core::{
     Millis, Timestamp,
     timer::{AttemptOutcome, Wait},
 };
+use url::Url;
 
+use super::reply;
 use crate::{Delivery, ReceiverHealth};
 
 /// Longest wait that a receiver can ask for.
 pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(24 * 3_600);
+/// Most bytes of a redirect's target in a reason.
+const LOCATION_BYTES_MAX: usize = 256;
 
-/// Returns the verdict on a reply. `excerpt` is the beginning of its body, made printable.
-pub(super) fn verdict(status: u16, retry_after: Option<Millis>, excerpt: &str) -> Delivery {
-    let reason = if excerpt.is_empty() {
-        format!("HTTP {status}")
-    } else {
-        format!("HTTP {status}: {excerpt}")
-    };
-    match status {
-        200..=299 => Delivery::Confirmed,
-        410 | 489 => Delivery::Rejected { reason },
-        408 | 425 | 429 | 500..=599 => Delivery::Failed {
-            kind: AttemptOutcome::Failed,
-            wait: retry_after.map_or(Wait::Policy, Wait::AtLeast),
-            health: ReceiverHealth::Bad,
-            reason,
-        },
-        _ => Delivery::Failed {
-            kind: AttemptOutcome::Failed,
-            wait: Wait::Policy,
-            health: ReceiverHealth::Good,
-            reason,
-        },
+/// The parts of a reply that decide its verdict and explain it.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Millis>,
+    /// The target of a redirect, as [`location`] returns it.
+    pub(super) location: Option<String>,
+    /// The beginning of the body, made printable.
+    pub(super) excerpt: String,
+}
+
+impl Answer {
+    /// Returns the verdict.
+    pub(super) fn verdict(self) -> Delivery {
+        let reason = self.reason();
+        let (wait, health) = match self.status {
+            200..=299 => return Delivery::Confirmed,
+            410 | 489 => return Delivery::Rejected { reason },
+            408 | 425 | 429 | 500..=599 => {
+                (self.retry_after.map_or(Wait::Policy, Wait::AtLeast), ReceiverHealth::Bad)
+            }
+            _ => (Wait::Policy, ReceiverHealth::Good),
+        };
+        Delivery::Failed { kind: AttemptOutcome::Failed, wait, health, reason }
     }
+
+    /// Returns the status and what follows from it, and behind a colon the words of the receiver.
+    fn reason(&self) -> String {
+        let consequence = match (self.status, self.retry_after) {
+            (300..=399, _) => "redirects are not followed".to_owned(),
+            (410 | 489, _) => "rejected for good, not repeated".to_owned(),
+            (408 | 425 | 429 | 500..=599, Some(wait)) => {
+                format!("repeated by the retry policy, not before {wait}")
+            }
+            (408 | 425 | 429 | 500..=599, None) => "repeated by the retry policy".to_owned(),
+            _ => "not a confirmation, repeated by the retry policy".to_owned(),
+        };
+        let mut reason = format!("HTTP {} ({consequence})", self.status);
+        if let Some(location) = self.location.as_ref().filter(|_| (300..400).contains(&self.status))
+        {
+            reason.push_str(": location ");
+            reason.push_str(location);
+        }
+        if !self.excerpt.is_empty() {
+            reason.push_str(": ");
+            reason.push_str(&self.excerpt);
+        }
+        reason
+    }
+}
+
+/// Returns the target of a redirect without user, query and fragment, which may have secrets.
+pub(super) fn location(value: &[u8]) -> String {
+    let text = reply::printable(value);
+    // A relative reference stays one: nothing of the destination's URL enters a reason (S6).
+    let absolute = if text.starts_with("//") { format!("https:{text}") } else { text.clone() };
+    let mut shown = match Url::parse(&absolute) {
+        Ok(mut url) => {
+            // Fails for URLs without a host only, which have no user.
+            url.set_username("").ok();
+            url.set_password(None).ok();
+            url.set_query(None);
+            url.set_fragment(None);
+            url.into()
+        }
+        Err(_) => text.split(['?', '#']).next().unwrap_or_default().to_owned(),
+    };
+    if shown.len() > LOCATION_BYTES_MAX {
+        shown.truncate(shown.floor_char_boundary(LOCATION_BYTES_MAX));
+        shown.push('…');
+    }
+    shown
 }
 
 /// Parses `Retry-After` (RFC 9110, 10.2.3): seconds, or an HTTP date; any other value is ignored.

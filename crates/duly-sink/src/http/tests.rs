@@ -168,21 +168,18 @@ async fn s1_statuses_on_the_wire() {
         let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
         assert_eq!(delivery, expected, "{head:?}");
     };
-    let failed = |wait, status: u16| Delivery::Failed {
-        kind: AttemptOutcome::Failed,
-        wait,
-        health: if status == 404 { ReceiverHealth::Good } else { ReceiverHealth::Bad },
-        reason: format!("HTTP {status}: no\\n"),
+    let failed = |retry_after: Option<Millis>, status| {
+        let excerpt = "no\\n".to_owned();
+        status::Answer { status, retry_after, location: None, excerpt }.verdict()
     };
     check("200 OK", Delivery::Confirmed).await;
     check("299 Fine", Delivery::Confirmed).await;
-    let gone = "HTTP 410: no\\n".to_owned();
-    check("410 Gone", Delivery::Rejected { reason: gone }).await;
-    check("404 Not Found\r\nretry-after: 7", failed(Wait::Policy, 404)).await;
-    let seven = Wait::AtLeast(Millis::from_secs(7));
+    check("410 Gone", failed(None, 410)).await;
+    check("404 Not Found\r\nretry-after: 7", failed(None, 404)).await;
+    let seven = Some(Millis::from_secs(7));
     check("503 Busy\r\nretry-after: 7", failed(seven, 503)).await;
-    check("429 Slow\r\nretry-after: junk", failed(Wait::Policy, 429)).await;
-    let cap = Wait::AtLeast(status::RETRY_AFTER_MAX);
+    check("429 Slow\r\nretry-after: junk", failed(None, 429)).await;
+    let cap = Some(status::RETRY_AFTER_MAX);
     check("503 Busy\r\nretry-after: 999999999", failed(cap, 503)).await;
 }
 
@@ -196,10 +193,9 @@ async fn s5_a_redirect_is_not_followed() {
         );
         let raw = Raw::answering(&[&answer]).await;
         let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
-        assert_eq!(
-            (reason(&delivery), delivery.health()),
-            (&*format!("HTTP {status}"), ReceiverHealth::Good)
-        );
+        let expected =
+            format!("HTTP {status} (redirects are not followed): location http://{location}/");
+        assert_eq!((reason(&delivery), delivery.health()), (&*expected, ReceiverHealth::Good));
     }
     assert_eq!(target.requests(), 0);
     // The counterpart to "nothing arrived": the target does count.
@@ -216,7 +212,10 @@ async fn s4_an_endless_answer_is_cut_and_its_beginning_kept() {
             assert_eq!(delivery, Delivery::Confirmed);
         } else {
             let reason = reason(&delivery);
-            assert!(reason.starts_with(r"HTTP 500: \u{1b}[2Jabc"), "{reason}");
+            assert!(
+                reason.starts_with(r"HTTP 500 (repeated by the retry policy): \u{1b}[2Jabc"),
+                "{reason}"
+            );
             assert!(reason.len() < 16 * 1024, "{} bytes kept", reason.len());
         }
     }

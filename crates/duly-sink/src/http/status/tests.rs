@@ -1,7 +1,8 @@
 use super::*;
 
 fn check(status: u16, retry_after_s: Option<u64>, expected: &str) {
-    let delivery = verdict(status, retry_after_s.map(Millis::from_secs), "");
+    let retry_after = retry_after_s.map(Millis::from_secs);
+    let delivery = Answer { status, retry_after, ..Answer::default() }.verdict();
     let health = delivery.health();
     let got = match delivery {
         Delivery::Confirmed => format!("confirmed {health:?}"),
@@ -54,11 +55,45 @@ fn retry_after_is_seconds_or_a_date_and_capped() {
 }
 
 #[test]
-fn the_reason_names_the_status_and_what_the_receiver_said() {
-    let reason = |excerpt| match verdict(503, None, excerpt) {
-        Delivery::Failed { reason, .. } => reason,
-        other => panic!("{other:?}"),
+fn the_reason_says_what_follows_from_the_status() {
+    let check = |answer: Answer, expected: &str| match answer.verdict() {
+        Delivery::Failed { reason, .. } | Delivery::Rejected { reason } => {
+            assert_eq!(reason, expected);
+        }
+        Delivery::Confirmed => panic!("{expected}"),
     };
-    assert_eq!(reason("busy"), "HTTP 503: busy");
-    assert_eq!(reason(""), "HTTP 503");
+    let answer = |status| Answer { status, ..Answer::default() };
+    let moved = |location: &str| Answer {
+        location: Some(super::location(location.as_bytes())),
+        ..answer(308)
+    };
+    check(answer(301), "HTTP 301 (redirects are not followed)");
+    for (location, shown) in [
+        ("https://new.example/a?token=s3cret#x", "https://new.example/a"),
+        ("https://user:s3cret@new.example/a", "https://new.example/a"),
+        ("//user:s3cret@new.example/a?b", "https://new.example/a"),
+        ("/login?next=s3cret", "/login"),
+        ("", ""),
+        ("/\u{1b}[2J", "/\\u{1b}[2J"),
+    ] {
+        let expected = format!("HTTP 308 (redirects are not followed): location {shown}");
+        check(moved(location), &expected);
+    }
+    let long = super::location("/x".repeat(1_000).as_bytes());
+    assert!(long.len() < 300, "{}", long.len());
+    let excerpt = || "busy".to_owned();
+    let thirty = Some(Millis::from_secs(30));
+    check(
+        Answer { excerpt: excerpt(), ..answer(503) },
+        "HTTP 503 (repeated by the retry policy): busy",
+    );
+    check(
+        Answer { retry_after: thirty, ..answer(429) },
+        "HTTP 429 (repeated by the retry policy, not before 30s)",
+    );
+    check(answer(404), "HTTP 404 (not a confirmation, repeated by the retry policy)");
+    check(
+        Answer { excerpt: excerpt(), ..answer(410) },
+        "HTTP 410 (rejected for good, not repeated): busy",
+    );
 }

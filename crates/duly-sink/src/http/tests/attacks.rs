@@ -47,7 +47,10 @@ async fn s4_a_slow_body_costs_only_its_connection() {
         let delivery = deliver(&sink, &raw).await;
         assert_eq!(delivery.outcome(), outcome, "{delivery:?}");
         if outcome == AttemptOutcome::Failed {
-            assert!(reason(&delivery).starts_with("HTTP 503: ab"), "{delivery:?}");
+            assert!(
+                reason(&delivery).starts_with("HTTP 503 (repeated by the retry policy): ab"),
+                "{delivery:?}"
+            );
         }
         assert_eq!(sink.pool.kept(), 0);
     }

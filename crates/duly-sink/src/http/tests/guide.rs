@@ -264,14 +264,16 @@ async fn answers_mean_what_the_guide_says(language: &Language) {
     let program = Program::start(language, folder.path(), &[OLD]);
     for never in ["hello", "{}", r#"{"order":"one"}"#, "[1]", "null", ""] {
         let delivery = sink.deliver(program.envelope(1, &[OLD], never)).await;
-        let reason = "HTTP 410: the payload names no order".to_owned();
+        let reason =
+            "HTTP 410 (rejected for good, not repeated): the payload names no order".to_owned();
         assert_eq!(delivery, Delivery::Rejected { reason }, "{never}");
     }
     let maintenance = folder.path().join("maintenance");
     fs::write(&maintenance, "").unwrap();
     let delivery = sink.deliver(program.envelope(2, &[OLD], r#"{"order":1}"#)).await;
     let (kind, wait) = (AttemptOutcome::Failed, Wait::AtLeast(Millis::from_secs(30)));
-    let reason = "HTTP 503: come back later".to_owned();
+    let reason =
+        "HTTP 503 (repeated by the retry policy, not before 30s): come back later".to_owned();
     let health = ReceiverHealth::Bad;
     assert_eq!(delivery, Delivery::Failed { kind, wait, health, reason });
     fs::remove_file(&maintenance).unwrap();

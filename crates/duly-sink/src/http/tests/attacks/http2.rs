@@ -170,7 +170,10 @@ async fn s4_an_http_2_body_that_is_slow_or_endless_changes_nothing() {
                 assert_eq!(delivery, Delivery::Confirmed);
             } else {
                 assert_eq!(delivery.outcome(), AttemptOutcome::Failed, "{delivery:?}");
-                assert!(reason(&delivery).starts_with("HTTP 503: ab"), "{delivery:?}");
+                assert!(
+                    reason(&delivery).starts_with("HTTP 503 (repeated by the retry policy): ab"),
+                    "{delivery:?}"
+                );
                 assert!(reason(&delivery).len() < 2_000, "{}", reason(&delivery).len());
             }
             if !std::ptr::eq(receiver, &slow) {
@@ -279,20 +282,18 @@ async fn s1_retry_after_and_redirects_of_http_2_are_those_of_http_1_1() {
         let receiver = Frames::start(&authority, answer, After::Stall).await;
         receiver.deliver(&authority.sink(|_| {})).await
     };
-    let failed = |status: u16, wait| Delivery::Failed {
-        kind: AttemptOutcome::Failed,
-        wait,
-        health: if status < 400 { ReceiverHealth::Good } else { ReceiverHealth::Bad },
-        reason: format!("HTTP {status}"),
+    let failed = |status, retry_after: Option<Millis>, location: Option<&str>| {
+        let location = location.map(str::to_owned);
+        status::Answer { status, retry_after, location, excerpt: String::new() }.verdict()
     };
-    let seven = Wait::AtLeast(Millis::from_secs(7));
-    assert_eq!(deliver(503, &[("retry-after", "7")]).await, failed(503, seven));
-    assert_eq!(deliver(429, &[("retry-after", "junk")]).await, failed(429, Wait::Policy));
-    let cap = Wait::AtLeast(status::RETRY_AFTER_MAX);
-    assert_eq!(deliver(429, &[("retry-after", "999999999")]).await, failed(429, cap));
+    let seven = Some(Millis::from_secs(7));
+    assert_eq!(deliver(503, &[("retry-after", "7")]).await, failed(503, seven, None));
+    assert_eq!(deliver(429, &[("retry-after", "junk")]).await, failed(429, None, None));
+    let cap = Some(status::RETRY_AFTER_MAX);
+    assert_eq!(deliver(429, &[("retry-after", "999999999")]).await, failed(429, cap, None));
     for status in [301, 302, 303, 307, 308] {
         let delivery = deliver(status, &[("location", &location)]).await;
-        assert_eq!(delivery, failed(status, Wait::Policy));
+        assert_eq!(delivery, failed(status, None, Some(&location)));
     }
     assert_eq!(target.requests(), 0);
     // The counterpart to "nothing arrived": the target does count.
