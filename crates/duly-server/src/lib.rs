@@ -32,6 +32,7 @@ mod listen;
 mod memory;
 mod messages;
 mod operations;
+mod outgoing;
 mod problem;
 mod repair;
 mod scheduled_backups;

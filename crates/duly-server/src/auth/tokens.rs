@@ -16,10 +16,7 @@ use std::{
 };
 
 use duly_core::{Timestamp, access::Subject};
-use duly_tls::{
-    client::{http_client_config, system_authorities},
-    files,
-};
+use duly_tls::files;
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     jwk::{Jwk, JwkSet, PublicKeyUse},
@@ -32,6 +29,8 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
+
+use crate::outgoing;
 
 /// Longest token that is looked at, in bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -253,19 +252,8 @@ fn read_file(path: &Path) -> Result<JwkSet, String> {
 
 /// Reads a URL.
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
-    let builder = reqwest::Client::builder();
-    let builder = if url.starts_with("https") {
-        let config = system_authorities().and_then(|trusted| http_client_config(trusted, None));
-        let config = config.map_err(|error| error.to_string())?;
-        builder.tls_backend_preconfigured(config)
-    } else {
-        builder.tls_certs_only([])
-    };
-    let client = builder
-        .user_agent(concat!("duly/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .build();
-    let client = client.map_err(|error| error.to_string())?;
+    let scheme = url.split(':').next().unwrap_or_default();
+    let client = outgoing::builder(scheme)?.build().map_err(|error| error.to_string())?;
     // The library's errors name the URL with its query.
     let failed = |error: reqwest::Error| error.without_url().to_string();
     let mut response = client.get(url).send().await.map_err(failed)?;

@@ -395,7 +395,8 @@ pub struct Log {
 pub struct Tracing {
     /// Address of an OpenTelemetry collector (OTLP over HTTP) that gets the spans of timers, as
     /// `http://127.0.0.1:4318`. A URL without a path gets `/v1/traces`. Without a collector no spans
-    /// are created, and the trace context of a schedule call is passed on unchanged.
+    /// are created, and the trace context of a schedule call is passed on unchanged. Variables such
+    /// as `HTTP_PROXY` are not read.
     pub otlp_endpoint: Option<CollectorUrl>,
     /// Share of the schedule calls without a trace context that are traced. A call with one is traced
     /// if its caller has sampled it.

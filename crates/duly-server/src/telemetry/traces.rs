@@ -11,7 +11,6 @@ use std::{
 
 use duly_core::metric_names as names;
 use duly_node::Traces;
-use duly_tls::client::{http_client_config, system_authorities};
 use metrics::counter;
 use opentelemetry::{KeyValue, global::BoxedTracer, trace::TracerProvider as _};
 use opentelemetry_otlp::{
@@ -24,9 +23,11 @@ use opentelemetry_sdk::{
         BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanData, SpanExporter,
     },
 };
-use reqwest::blocking::Client;
+use reqwest::blocking::{Client, ClientBuilder};
 use tokio::task::spawn_blocking;
 use url::Url;
+
+use crate::outgoing;
 
 /// Time limit of one request to the collector.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,17 +106,9 @@ fn with_path(endpoint: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Creates the client for a collector, on a thread of its own, as this one belongs to a runtime. Without TLS it
-/// needs no certificates of authorities.
+/// Creates the client for a collector, on a thread of its own, as this one belongs to a runtime.
 fn client(scheme: &str) -> Result<Client, String> {
-    let builder = Client::builder().timeout(EXPORT_TIMEOUT);
-    let builder = if scheme == "https" {
-        let config = system_authorities().and_then(|trusted| http_client_config(trusted, None));
-        let config = config.map_err(|error| error.to_string())?;
-        builder.tls_backend_preconfigured(config)
-    } else {
-        builder.tls_certs_only([])
-    };
+    let builder = ClientBuilder::from(outgoing::builder(scheme)?).timeout(EXPORT_TIMEOUT);
     let built = thread::spawn(move || builder.build()).join();
     built.map_err(|_| "the client panicked".to_owned())?.map_err(|error| error.to_string())
 }

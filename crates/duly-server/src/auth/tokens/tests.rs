@@ -227,3 +227,32 @@ async fn keys_are_read_again_and_stay_if_that_fails() {
     serving.abort();
     fresh.abort();
 }
+
+/// The URL that the child process of the next test reads.
+const READ_BY_CHILD: &str = "DULY_TEST_KEYS_URL";
+
+#[tokio::test]
+async fn proxies_of_the_environment_carry_no_keys() {
+    if let Ok(url) = std::env::var(READ_BY_CHILD) {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        assert_eq!(fetch(&url).await.as_deref(), Ok(&b"own"[..]));
+        return;
+    }
+    let answering = async |body: &'static str| {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().fallback(move || async move { body });
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    };
+    let (issuer, proxy) = (answering("own").await, answering("another").await);
+    // The environment of this process cannot be changed safely.
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "auth::tokens::tests::proxies_of_the_environment_carry_no_keys"]);
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        child.env(name, &proxy);
+    }
+    let output = child.env(READ_BY_CHILD, issuer).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}

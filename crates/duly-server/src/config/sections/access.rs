@@ -78,7 +78,8 @@ pub struct Jwt {
     pub issuer: Option<NonEmpty>,
     /// The audience that tokens must name in their claim `aud`.
     pub audience: Option<NonEmpty>,
-    /// URL of the issuer's keys (JWKS).
+    /// URL of the issuer's keys (JWKS). It is read without a proxy; variables such as `HTTP_PROXY` are
+    /// not read.
     pub jwks_url: Option<KeysUrl>,
     /// File of the issuer's keys (JWKS), instead of a URL.
     pub jwks_file: Option<AbsolutePath>,
