@@ -260,15 +260,20 @@ impl Timer {
         shown
     }
 
-    /// Returns a timer of a list with `view=summary`: without payload, headers and history.
+    /// Returns a timer of a list with `view=summary`: without payload, headers, history and the words of its
+    /// receiver, which may repeat payload and headers.
     pub fn summary(view: &TimerView, mark: ScheduleMark) -> Self {
+        let whole = Self::new(view, mark);
+        let last_error =
+            whole.last_error.as_deref().map(|reason| timer::own_reason(reason).to_owned());
         Self {
             payload: None,
             payload_text: None,
             payload_base64: None,
             headers: Vec::new(),
             history: Vec::new(),
-            ..Self::new(view, mark)
+            last_error,
+            ..whole
         }
     }
 
@@ -329,3 +334,6 @@ impl From<&timer::Attempt> for Attempt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

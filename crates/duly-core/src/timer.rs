@@ -11,8 +11,8 @@ use crate::{
 
 mod attempt;
 pub use attempt::{
-    AfterFailure, Attempt, AttemptOutcome, DeadLetter, DeadLetterId, DeadLetterReason,
-    SettledToken, Verdict, Wait,
+    AfterFailure, Attempt, AttemptOutcome, DeadLetter, DeadLetterId, DeadLetterReason, FALLBACK,
+    SettledToken, Verdict, Wait, own_reason,
 };
 
 /// Maximum number of attempts in the history.

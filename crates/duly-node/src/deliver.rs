@@ -7,7 +7,7 @@ use std::{
 
 use duly_core::{
     Destination, NamespaceName,
-    timer::{AttemptOutcome, Wait},
+    timer::{self, AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope, ReceiverHealth};
 use duly_store::{Firing, Lane, MemberId, SettleVerdict, Token};
@@ -123,13 +123,15 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
     if receiver == Receiver::Fallback
         && let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &mut delivery
     {
-        reason.insert_str(0, "fallback: ");
+        reason.insert_str(0, timer::FALLBACK);
     }
     shared.recorder.delivery(started.elapsed());
     if let Delivery::Failed { reason, .. } | Delivery::Rejected { reason } = &delivery
         && let Some(held_back) = shared.failed_attempts.admit(shared.clock.boot())
     {
         let (namespace, outcome) = (&attempt.namespace, delivery.outcome().as_str());
+        // The receiver may repeat the payload.
+        let reason = timer::own_reason(reason);
         tracing::warn!(
             %namespace, %id, %delivery_id, attempt = number, outcome, reason, held_back,
             "attempt failed; the retry policy decides what follows"

@@ -10,7 +10,7 @@
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
-use duly_core::{NamespaceName, Schedule, TimerId};
+use duly_core::{NamespaceName, Schedule, TimerId, timer::own_reason};
 use duly_store::{Firing, SettleVerdict, Token};
 use lru::LruCache;
 use opentelemetry::{
@@ -136,7 +136,7 @@ impl Traces {
             SettleVerdict::Retry { reason, .. } | SettleVerdict::Dead { reason } => Some(reason),
             _ => None,
         };
-        deliver.end(outcome(verdict), reason.map(String::as_str));
+        deliver.end(outcome(verdict), reason.map(|reason| own_reason(reason)));
         enabled.settle(SpanKind::Internal, outcome(verdict), context)
     }
 }

@@ -10,7 +10,7 @@
 //! * `connect` (with `tls`) makes a connection; `connection` sends over it; `pool`
 //!   keeps it. `exchange` combines them: time-outs, and the requests that are repeated (P4, S7).
 //! * `unsent`: detects whether a request that is already answered was sent completely.
-//! * `status`, `reply`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).
+//! * `status`, `reply`, `mask`, `bounded`: interpret the reply, and limit the bytes read of it (S1, S4).
 //!
 //! The only caller is the node's delivery task.
 
@@ -30,6 +30,7 @@ mod connection;
 mod exchange;
 mod failure;
 mod headers;
+mod mask;
 pub mod options;
 mod pool;
 mod reply;
@@ -127,14 +128,20 @@ impl HttpSink {
             return failure::not_sent(refused);
         }
         match self.exchange(&envelope, &target, ends_at).await {
-            Ok(reply) => self.verdict(reply, &target, ends_at).await,
+            Ok(reply) => self.verdict(reply, &envelope, &target, ends_at).await,
             Err(failed) => failed,
         }
     }
 
     /// Returns the result for a reply. The status alone decides; the body is only kept as an
     /// explanation, so a slow body changes nothing.
-    async fn verdict(&self, reply: Reply, target: &Target<'_>, ends_at: Instant) -> Delivery {
+    async fn verdict(
+        &self,
+        reply: Reply,
+        envelope: &Envelope,
+        target: &Target<'_>,
+        ends_at: Instant,
+    ) -> Delivery {
         let Reply { response, pooled, mut unsent } = reply;
         let (head, body) = response.into_parts();
         let until = ends_at.min(Instant::now() + self.timeouts.body);
@@ -162,8 +169,11 @@ impl HttpSink {
         let answer = Answer {
             status: head.status.as_u16(),
             retry_after: retry_after.and_then(|text| status::retry_after(text, self.clock.now())),
-            location: head.headers.get(LOCATION).map(|value| status::location(value.as_bytes())),
-            excerpt: reply::printable(&read.kept),
+            location: head
+                .headers
+                .get(LOCATION)
+                .map(|value| mask::masked(status::location(value.as_bytes()), envelope)),
+            excerpt: mask::masked(reply::printable(&read.kept), envelope),
         };
         answer.verdict()
     }

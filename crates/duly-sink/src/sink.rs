@@ -17,7 +17,8 @@ use crate::Envelope;
 ///   if the receiver is slow or sends without end.
 /// * **S5 allowed**: no connection is made to a refused address, by number or by name.
 /// * **S6 discreet**: no secret, header value or URL appears in a reason, an error or a log line. (Text
-///   that the receiver itself writes into its reply is kept unchanged.)
+///   that the receiver itself writes into its reply is kept, without the known secrets of the request,
+///   and behind Duly's own words: see [`duly_core::timer::own_reason`].)
 /// * **S7 once**: the receiver gets one attempt at most once. A request that it may have got is not
 ///   repeated before the next attempt, which has its own number.
 ///

@@ -117,6 +117,9 @@ pub struct SettledToken {
     pub verdict: Verdict,
 }
 
+/// Mark of a reason of a namespace's fallback.
+pub const FALLBACK: &str = "fallback: ";
+
 /// The step after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFailure {
@@ -138,6 +141,23 @@ pub enum Wait {
     Exactly(Millis),
     /// No wait (a lost lease: the firing is due again).
     None,
+}
+
+/// Returns the part of a reason that is Duly's own: of a response the status, and what follows from it. The
+/// rest is the words of the receiver, which may repeat the payload and headers that it got.
+pub fn own_reason(reason: &str) -> &str {
+    let response = reason.strip_prefix(FALLBACK).unwrap_or(reason);
+    let Some(status) = response.strip_prefix("HTTP ") else { return reason };
+    let digits = status.find(|c: char| !c.is_ascii_digit()).unwrap_or(status.len());
+    if digits != 3 {
+        return reason;
+    }
+    // Reasons of older versions have the words directly behind the status.
+    let own = match status[digits..].strip_prefix(" (").and_then(|rest| rest.find(')')) {
+        Some(length) => digits + " (".len() + length + ")".len(),
+        None => digits,
+    };
+    &reason[..reason.len() - status.len() + own]
 }
 
 impl Timer {

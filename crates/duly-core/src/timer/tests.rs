@@ -95,3 +95,25 @@ fn p2_a_retry_is_never_before_the_due_time() {
     timer.due_at = at(100_000);
     assert_eq!(timer.claimable_at(), at(100_000));
 }
+
+#[test]
+fn the_words_of_a_receiver_are_told_from_the_reason() {
+    for (reason, own) in [
+        (
+            "HTTP 503 (repeated by the retry policy): busy (very)",
+            "HTTP 503 (repeated by the retry policy)",
+        ),
+        ("fallback: HTTP 410 (rejected for good): no", "fallback: HTTP 410 (rejected for good)"),
+        ("HTTP 404 (not a confirmation)", "HTTP 404 (not a confirmation)"),
+        // Of an older version.
+        ("HTTP 503: busy (very)", "HTTP 503"),
+        ("HTTP 503", "HTTP 503"),
+        // Not a response.
+        ("no connection: Connection refused", "no connection: Connection refused"),
+        ("HTTP is not what I speak", "HTTP is not what I speak"),
+        ("HTTP 1000 (x): y", "HTTP 1000 (x): y"),
+        ("", ""),
+    ] {
+        assert_eq!(own_reason(reason), own);
+    }
+}
