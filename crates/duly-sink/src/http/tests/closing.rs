@@ -199,7 +199,7 @@ async fn closing_without_a_word() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_receiver_that_closes_after_each_response_costs_few_attempts() {
+async fn closing_after_each_response_costs_few_attempts() {
     let address = closing_without_a_word().await;
     let failed = not_confirmed(&sink(), &format!("http://{address}/"), 3_000).await;
     assert!(failed.len() <= 30, "{} of 3000, first {:?}", failed.len(), failed[0]);
