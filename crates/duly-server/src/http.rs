@@ -11,7 +11,7 @@
 //!
 //! Opening the store reads a checkpoint and the journal behind it, which takes seconds with very many pending timers.
 //! An operator must not mistake that for a hang, and a caller must not wait without information. So before the store
-//! is open, [`startup_router`] responds:
+//! is open, `startup_router` responds:
 //!
 //! 1. `/healthz` reports that the process is alive.
 //! 2. `/readyz` reports the progress, which `start` sends.
