@@ -46,6 +46,18 @@ fn schedule(node: &Server, prefix: &str) -> Vec<Timer> {
     timers.filter(is_accepted).collect()
 }
 
+/// Schedules the timers again until every one is accepted: a schedule that is repeated finds the timer.
+fn schedule_all(node: &Server, prefix: &str) -> Vec<Timer> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let accepted = schedule(node, prefix);
+        if accepted.len() == 12 * NAMESPACES.len() {
+            return accepted;
+        }
+        assert!(Instant::now() < deadline, "only {accepted:?} are accepted");
+    }
+}
+
 /// Leases in every namespace until all these timers have fired. Returns the duration of the longest call.
 fn lease_all(node: &Server, mut expected: Vec<Timer>) -> Duration {
     let mut longest = Duration::ZERO;
@@ -351,25 +363,12 @@ fn nodes_serve_beside_a_slot_that_is_half_moved() {
 fn a_replica_takes_over(fault: Fault, place: usize) {
     let mut cluster = cluster(1);
     let running = Server::on_store_with(&cluster.url(), &SILENCE);
-    let before = schedule(&running, "before");
-    assert_eq!(before.len(), 12 * NAMESPACES.len());
+    // The replicas of a new Cluster may not have confirmed yet.
+    let before = schedule_all(&running, "before");
     fault.make(&mut cluster, place, Path::new(""));
-    let (began, mut accepted) = (Instant::now(), Vec::new());
+    let began = Instant::now();
     let started = Server::on_store_with(&cluster.url(), &SILENCE);
-    for (node, prefix) in [(&running, "running"), (&started, "started")] {
-        // A schedule that is repeated finds the timer.
-        let all = || {
-            let accepted = schedule(node, prefix);
-            (accepted.len() == 12 * NAMESPACES.len()).then_some(accepted)
-        };
-        let deadline = Instant::now() + DEADLINE;
-        accepted.extend(loop {
-            assert!(Instant::now() < deadline, "a replica does not take over");
-            if let Some(accepted) = all() {
-                break accepted;
-            }
-        });
-    }
+    let accepted = [schedule_all(&running, "running"), schedule_all(&started, "started")].concat();
     eprintln!("{fault:?} with a replica, master {place}: whole after {:.1?}", began.elapsed());
     if fault == Fault::Hung {
         // The former master comes back with an older view of the Cluster.
