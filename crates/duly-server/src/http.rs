@@ -16,7 +16,7 @@
 //! 1. `/healthz` reports that the process is alive.
 //! 2. `/readyz` reports the progress, which `start` sends.
 //! 3. `/metrics` and `/openapi.json` respond as usual; the gauges of the store are missing.
-//! 4. Every other call is told to retry.
+//! 4. The response to every other call asks the caller to retry.
 
 mod access;
 pub(crate) mod batch;

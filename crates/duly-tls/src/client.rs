@@ -1,7 +1,8 @@
 //! Settings of connections to servers.
 //!
-//! The only place that builds a [`ClientConfig`], so the bound of [`chain`](crate::chain) holds for each: deliveries, keys of
-//! tokens, traces, Redis, and the calls of the command line. The gRPC library of the Rust client takes the verifier alone. `cargo xtask tidy` refuses any other.
+//! Only this module builds a [`ClientConfig`], so the bound of [`chain`](crate::chain) holds for every one: deliveries, keys
+//! of tokens, traces, Redis, and the calls of the command line. `cargo xtask tidy` refuses a second place. The Rust client
+//! uses [`verifier`], because its gRPC library builds the rest.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub type OwnCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)
 /// Returns the certificate authorities of this machine, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
 ///
 /// # Errors
-/// There are none.
+/// The machine has no certificate of an authority that can be read.
 pub fn system_authorities() -> Result<RootCertStore, Error> {
     let mut authorities = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
@@ -37,13 +38,14 @@ pub fn system_authorities() -> Result<RootCertStore, Error> {
     Ok(authorities)
 }
 
-/// Returns the verifier of servers that one of these authorities vouches for. Without any authority it trusts no server.
+/// Returns a verifier that trusts the servers with a certificate of one of these authorities. An empty store of authorities trusts no
+/// server.
 #[must_use]
 pub fn verifier(authorities: RootCertStore) -> Arc<dyn ServerCertVerifier> {
     server_verifier(authorities, &Arc::new(ring::default_provider()))
 }
 
-/// Returns the settings of connections to servers that one of these authorities vouches for.
+/// Returns the settings of connections to servers with a certificate of one of these authorities.
 ///
 /// # Errors
 /// The key of the own certificate cannot be used or does not belong to it.
