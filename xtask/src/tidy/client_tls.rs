@@ -17,8 +17,9 @@ const UNBOUNDED: &[&str] = &[
     "add_root_certificate",
     "danger_accept_invalid",
 ];
-/// The client of an HTTP library, and its option to take settings.
-const HTTP: [&str; 2] = ["Client::builder()", "tls_backend_preconfigured"];
+/// Constructors of the client of an HTTP library, and its option to take settings.
+const HTTP: [&str; 2] = ["Client::builder()", "ClientBuilder::new()"];
+const TAKES: &str = "tls_backend_preconfigured";
 
 /// Complains of each line that builds TLS settings without a bound.
 pub(super) fn check(source: &File) -> Vec<Complaint> {
@@ -26,11 +27,10 @@ pub(super) fn check(source: &File) -> Vec<Complaint> {
     if !is_product || source.path == BUILDER {
         return Vec::new();
     }
-    let [http, takes] = HTTP;
-    let has_settings = source.text.contains(takes);
+    let has_settings = source.text.contains(TAKES);
     let refuses = |line: &str| {
-        let unbounded = UNBOUNDED.iter().any(|option| line.contains(option));
-        unbounded || line.contains(http) && !has_settings
+        let has = |options: &[&str]| options.iter().any(|option| line.contains(option));
+        has(UNBOUNDED) || has(&HTTP) && !has_settings
     };
     let lines = source.text.lines().zip(1..).filter(|(line, _)| refuses(line));
     let text =

@@ -110,6 +110,7 @@ fn tls_to_servers_without_a_bound_is_found() {
     let own = "let config = ClientConfig::builder_with_provider(provider)";
     assert_eq!(lines("crates/x/src/a.rs", &format!("//! A.\n{own}\n")), [Some(2)]);
     assert_eq!(lines("crates/x/src/a.rs", "reqwest::Client::builder().build()"), [Some(1)]);
+    assert_eq!(lines("crates/x/src/a.rs", "reqwest::ClientBuilder::new().build()"), [Some(1)]);
     let bounded = "reqwest::Client::builder().tls_backend_preconfigured(config)";
     for (path, text) in [
         ("crates/duly-tls/src/client.rs", own),
