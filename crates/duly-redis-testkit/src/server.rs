@@ -6,8 +6,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    ops::Range,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -207,10 +209,23 @@ fn has_whole_shards(view: &str, expected: usize) -> bool {
     servers.len() == expected && replicas.all(|replica| is_with(replica))
 }
 
-/// Returns a port that was free a moment ago.
+/// Returns a free port of 127.0.0.1 that stays free until a test uses it.
+///
+/// The kernel gives the ports from 32768 on to outgoing connections, and to listeners that name port 0. So a port of
+/// that range that a test sets free may belong to another socket when the test needs it.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: Range<u32> = 10_000..32_768;
+    // Processes that run side by side begin at different ports.
+    let first = process::id().wrapping_mul(211);
+    loop {
+        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + number % (PORTS.end - PORTS.start);
+        let port = u16::try_from(port).expect("a port");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Sends one command and returns the reply: the text of a bulk string, else the line.

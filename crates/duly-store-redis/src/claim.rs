@@ -86,7 +86,11 @@ impl Deployment {
                     self.sweep(shard).await?;
                 }
                 // What was granted before a failure is returned as granted.
-                Err(error) if claiming.claimed.firings.is_empty() => return Err(error),
+                Err(error) if claiming.claimed.firings.is_empty() => {
+                    // The store has not executed it.
+                    guard.seen = matches!(error, Error::Unavailable { .. });
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::warn!(
                         %error,

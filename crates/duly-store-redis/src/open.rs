@@ -112,7 +112,7 @@ type Unusable = Vec<(String, OpenError)>;
 /// settings, and the servers that cannot be used yet.
 ///
 /// # Errors
-/// When a server fails with an error that does not pass by itself, or when no server can be used.
+/// When a server has settings that are refused, or when no server can be used.
 async fn check_servers(router: &Router, options: &Options) -> Opened<(Vec<String>, Unusable)> {
     router.refresh_owners().await?;
     let (mut warnings, mut unusable) = (Vec::new(), Unusable::new());
@@ -124,10 +124,14 @@ async fn check_servers(router: &Router, options: &Options) -> Opened<(Vec<String
                 warnings.extend(weak);
                 is_usable = true;
             }
+            // The other masters may serve, as beside one that is down.
+            Err(error @ OpenError::Denied { .. }) => unusable.push((server, error)),
             Err(error) if error.retry() == Retry::Never => return Err(error),
             Err(error) => unusable.push((server, error)),
         }
     }
+    // The last is one that may pass by itself, if there is one.
+    unusable.sort_by_key(|(_, error)| error.retry() != Retry::Never);
     match unusable.pop_if(|_| !is_usable) {
         Some((_, error)) => Err(error),
         None => Ok((warnings, unusable)),

@@ -43,7 +43,7 @@ use pool::{CallKind, OpenConnection, PooledConnection, Server};
 
 /// Attempts of a call that servers redirect or postpone.
 const TRIES: usize = 16;
-/// Wait before a postponed call is tried again.
+/// Wait before a postponed call is tried again, and before the owners are read again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections to all servers, and the server of each shard.
@@ -57,8 +57,8 @@ pub(crate) struct Router {
     servers: Mutex<HashMap<String, Arc<Server>>>,
     /// Probes of an earlier router that have no server here yet.
     earlier: Mutex<HashMap<String, Arc<Liveness>>>,
-    /// Time at which a call for a silent server last had the owners read again.
-    refreshed_at: Mutex<Option<Instant>>,
+    /// Time at which calls for a server that is down last had the owners read again; locked meanwhile.
+    refreshed_at: tokio::sync::Mutex<Option<Instant>>,
     /// The server of each shard.
     owners: Mutex<Vec<String>>,
     copies: Option<RequiredCopies>,
@@ -84,7 +84,7 @@ impl Router {
             seqs: (0..shards).map(|shard| keys::seq(ShardId(shard), shards)).collect(),
             servers: Mutex::default(),
             earlier: Mutex::default(),
-            refreshed_at: Mutex::default(),
+            refreshed_at: tokio::sync::Mutex::default(),
             owners: Mutex::new(vec![first; usize::from(shards)]),
             copies,
             faults: ShardFaults::new(shards),
@@ -279,13 +279,8 @@ impl Router {
                 Ok(pooled) => pooled,
                 Err(reason) => {
                     let is_skipped = refusal.is_some() || self.server(&server).liveness.is_silent();
-                    if self.address.cluster && (!is_skipped || self.refresh_is_due()) {
-                        tokio::time::sleep(PAUSE).await;
-                        let refreshed = self.refresh_owners().await;
-                        let moved = self.owners.lock()[usize::from(shard.0)] != server;
-                        if refreshed.is_ok() && moved {
-                            continue;
-                        }
+                    if self.has_moved(shard, &server, is_skipped).await {
+                        continue;
                     }
                     for (i, _) in &open {
                         results[*i] = Some(Err(unavailable(&reason)));

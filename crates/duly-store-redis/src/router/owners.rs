@@ -7,12 +7,15 @@ use std::{
 
 use duly_core::{error_code::Retry, shard::ShardId};
 use redis::{Value, cmd};
+use tokio::time;
 
-use super::{CallKind, Router};
+use super::{CallKind, PAUSE, Router};
 use crate::{OpenError, Opened, keys};
 
-/// Least time between two reads of the owners for calls to silent servers.
-const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// Least time between two reads of the owners for calls to servers that are down.
+const REFRESH_EVERY: Duration = Duration::from_millis(250);
+/// Time after a failed connect in which a server is asked last.
+const AWAY: Duration = Duration::from_secs(1);
 
 impl Router {
     /// Returns the servers that have shards, with the shards of each.
@@ -36,6 +39,7 @@ impl Router {
         known.extend(self.servers.lock().keys().cloned());
         known.sort_unstable();
         known.dedup();
+        known.sort_by_cached_key(|server| self.is_away(server));
         let mut failed: Option<OpenError> = None;
         let mut most = Vec::new();
         for server in known {
@@ -124,14 +128,34 @@ impl Router {
         self.earlier.lock().retain(|name, _| is_used(name));
     }
 
-    /// Returns `true` if calls for silent servers may have the owners read again: once a second.
-    pub(super) fn refresh_is_due(&self) -> bool {
-        let mut refreshed_at = self.refreshed_at.lock();
-        let is_due = refreshed_at.is_none_or(|at| at.elapsed() >= REFRESH_EVERY);
-        if is_due {
-            *refreshed_at = Some(Instant::now());
+    /// Returns `true` if a shard has another owner than the server that took no call.
+    ///
+    /// All calls together have the owners read again once in a while, one at a time: with many shards, calls for a server
+    /// that is down are many. A call that skips its server waits for nothing.
+    pub(super) async fn has_moved(&self, shard: ShardId, server: &str, skips: bool) -> bool {
+        let refreshed_at = match skips {
+            true => self.refreshed_at.try_lock().ok(),
+            false => Some(self.refreshed_at.lock().await),
+        };
+        if let Some(mut at) = refreshed_at.filter(|_| self.address.cluster)
+            && at.is_none_or(|at| at.elapsed() >= REFRESH_EVERY)
+        {
+            time::sleep(PAUSE).await;
+            // If no server knows better, the owners stay.
+            let _unknown = self.refresh_owners().await;
+            *at = Some(Instant::now());
         }
-        is_due
+        self.owners.lock()[usize::from(shard.0)] != server
+    }
+
+    /// Returns `true` if a server took no connection within the last second.
+    fn is_away(&self, server: &String) -> bool {
+        let servers = self.servers.lock();
+        servers.get(server).is_some_and(|server| {
+            let failed = server.failed.lock();
+            let has_failed = failed.as_ref().is_some_and(|(at, _)| at.elapsed() < AWAY);
+            has_failed || server.liveness.is_silent()
+        })
     }
 }
 

@@ -1,11 +1,13 @@
 //! Masters that reply with an error to every call or change: each is skipped, named and used again.
 
 use duly_core::{Millis, shard::ShardId};
-use duly_store::{Error, Outcome, Store, query::ShardFault};
+use duly_store::{Error, Outcome, Owner, Store, query::ShardFault};
 use duly_store_redis::RedisStore;
+use tokio::{runtime::Handle, time::sleep};
 
 use crate::{
-    calls::{open, options, schedule, until},
+    calls::{open, options, request, schedule, until},
+    cluster::Cluster,
     opening::{load_slowly, waits},
     server::{Server, list, tell},
 };
@@ -107,4 +109,53 @@ async fn masters_that_load_their_data_are_skipped_and_named() {
     assert_eq!(tell(port, "CONFIG SET key-load-delay 0"), "+OK");
     let _server = restarting.join().expect("it starts");
     is_used(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_opens_beside_a_master_that_denies_access() {
+    for command in ["CONFIG SET requirepass secret", "ACL SETUSER default -@scripting"] {
+        let cluster = Cluster::start(3, 0);
+        drop(open(&options(&cluster.url(), 8)).await);
+        assert_eq!(tell(cluster.masters[0].port(), command), "+OK");
+        let store = RedisStore::open(&options(&cluster.url(), 8)).await.expect("two masters serve");
+        let mut created = 0;
+        for i in 0..24 {
+            let outcome = schedule(&store, &format!("t{i}"), Millis::from_secs(60)).await;
+            created += u32::from(matches!(outcome, Outcome::Created(_)));
+        }
+        assert!((8..24).contains(&created), "{command}: {created}");
+        until(&format!("the health names the shards: {command}"), async || {
+            let denied = store.health().unavailable_shards;
+            let is_denied = |(_, fault): &(_, ShardFault)| *fault == ShardFault::Denied;
+            (!denied.is_empty() && denied.iter().all(is_denied)).then_some(())
+        })
+        .await;
+    }
+    let server = Server::start(&[]);
+    assert_eq!(tell(server.port(), "CONFIG SET requirepass secret"), "+OK");
+    let error = RedisStore::open(&options(&server.url(), 2)).await.expect_err("it denies access");
+    assert!(error.to_string().contains("denied access"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p10_claims_beside_a_master_that_is_down_leave_no_task() {
+    let mut cluster = Cluster::start(3, 0);
+    let store = open(&options(&cluster.url(), 8)).await;
+    cluster.masters[0].kill();
+    let mut refused = 0;
+    let mut tasks = Handle::current().metrics().num_alive_tasks();
+    for round in 0..40 {
+        for shard in (0..8).map(ShardId) {
+            let claimed = store.claim(shard, request(Owner::Consumer { lease: None })).await;
+            refused += u32::from(matches!(claimed, Err(Error::Unavailable { .. })));
+        }
+        if round == 1 {
+            // The probes and connections are there.
+            tasks = Handle::current().metrics().num_alive_tasks();
+        }
+    }
+    assert!(refused >= 40, "one shard at least is on the master: {refused}");
+    sleep(std::time::Duration::from_secs(1)).await;
+    let after = Handle::current().metrics().num_alive_tasks();
+    assert!(after < tasks + 20, "{tasks} tasks became {after} by {refused} claims");
 }

@@ -1,6 +1,8 @@
 //! `duly namespace`: `set`, `secret`, `lanes`, `pause` and `resume` at a time, fallback; `duly health`,
 //! `duly metrics`.
 
+use duly_redis_testkit::server::free_port;
+
 use crate::harness::{Process, Server, file_of, run, text};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -216,9 +218,7 @@ fn health_reports_readiness_and_waits_for_it() {
     let nobody = run(&["--server", "http://127.0.0.1:9", "health"]).refused(1);
     assert!(nobody.contains("no Duly server answers"), "{nobody}");
     // A server that does not run yet is waited for.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("bound").to_string();
-    drop(free);
+    let address = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{address}");
     let mut waiting = Process::start(&["--server", &url, "health", "--wait", "30s"]);
     let directory = tempfile::tempdir().expect("a temporary directory");

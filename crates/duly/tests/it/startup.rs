@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::Path,
     sync::Arc,
 };
@@ -12,6 +12,7 @@ use duly_core::{
     schedule::{IfExists, When},
     shard::ShardId,
 };
+use duly_redis_testkit::server::free_port;
 use duly_store::{Command, Operation, Outcome, Store, command::Answer, namespaces::Put};
 use duly_store_embedded::{EmbeddedStore, Options, SystemClock, disk::RealDisk};
 use rustix::process::Signal;
@@ -69,9 +70,7 @@ fn signal_during_startup_stops_at_once_without_damage() {
     let data = directory.path().join("data");
     fill(&data);
     for signal in [Signal::INT, Signal::TERM] {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("bound");
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let args = ["serve", "--data", text(&data), "--listen", &address.to_string()];
         let mut server = Process::start(&args);
         let answer = readiness(address);

@@ -1,7 +1,6 @@
 //! `duly top`: snapshots for scripts, and the screen.
 
-use std::net::TcpListener;
-
+use duly_redis_testkit::server::free_port;
 use serde_json::Value;
 
 use crate::{
@@ -78,9 +77,7 @@ fn a_key_ends_the_screen_and_gives_the_terminal_back() {
 
 #[test]
 fn unreachable_server_and_bad_interval_are_refused() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}", free.local_addr().expect("bound"));
-    drop(free);
+    let url = format!("http://127.0.0.1:{}", free_port());
     let message = run(&["--server", &url, "top", "--once"]).refused(1);
     assert!(message.contains("no Duly server answers"), "{message}");
     let message = run(&["top", "--interval", "100ms"]).refused(2);

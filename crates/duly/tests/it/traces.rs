@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use duly_redis_testkit::server::free_port;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -59,14 +60,13 @@ impl Collector {
             return None;
         };
         let directory = TempDir::new().expect("a temporary directory");
-        let port = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-        let (http, grpc) = (port().expect("a free port"), port().expect("a free port"));
+        let [http, grpc] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
         let file = |name: &str| directory.path().join(name);
         let mut command = Command::new(program);
         command.args(["start", "--exporter", "blackhole"]);
         command.args(["--debug-log", "traces", "--debug-log-verbosity", "detailed"]);
-        command.args(["--otlp-http-endpoint", &http.to_string()]);
-        command.args(["--otlp-grpc-endpoint", &grpc.to_string()]);
+        command.args(["--otlp-http-endpoint", &http]);
+        command.args(["--otlp-grpc-endpoint", &grpc]);
         command.args(["--pid-file", text(&file("pid")), "--log-file", text(&file("log"))]);
         let mut process = Process::of(command);
         assert!(process.line().contains("Starting Rotel"));

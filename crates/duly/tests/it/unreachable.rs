@@ -6,13 +6,13 @@ use std::{
     thread,
 };
 
+use duly_redis_testkit::server::free_port;
+
 use crate::harness::run;
 
 #[test]
 fn unreachable_server_error_names_duly_serve() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}", free.local_addr().expect("bound"));
-    drop(free);
+    let url = format!("http://127.0.0.1:{}", free_port());
     let message = run(&["--server", &url, "get", "n", "i"]).refused(1);
     for part in [url.as_str(), "no Duly server answers", "`duly serve`", "--server"] {
         assert!(message.contains(part), "{message}");

@@ -50,7 +50,8 @@ impl<'a> Shell<'a> {
                 }
             }
         });
-        stdin.write_all(b"exec 2>&1\n").expect("bash reads");
+        // With -S a silent curl prints why it failed.
+        stdin.write_all(b"exec 2>&1\ncurl() { command curl -S \"$@\"; }\n").expect("bash reads");
         Self { child, stdin, lines, place }
     }
 

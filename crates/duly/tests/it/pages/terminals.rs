@@ -2,11 +2,11 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use duly_redis_testkit::server::free_port;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -22,12 +22,14 @@ const STAYING: [(&str, &str); 3] =
 const SAVED: [&str; 4] =
     ["receivers/receiver.py", "workers/worker.py", "workers/worker.sh", "reminders/due_at.py"];
 
+/// The ports in the pages: of the server, of a receiver, and of a second server.
+const SHOWN: [&str; 3] = ["3859", "4000", "3869"];
+
 /// The place of all terminals: a directory with the programs that readers save, and the ports of the
 /// pages.
 pub(super) struct Place {
     directory: TempDir,
-    /// The address in the pages, and the address here: of the server, of a receiver, and of a second
-    /// server.
+    /// Each port in the pages, with the port here.
     ports: [(&'static str, String); 3],
 }
 
@@ -40,12 +42,14 @@ impl Place {
             let name = Path::new(program).file_name().expect("a file");
             fs::copy(guide.join(program), directory.path().join(name)).expect("it is copied");
         }
-        // Free a moment ago; no other process takes a port that it was not given. All are held at once,
-        // so that they differ.
-        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [server, receiver, second] =
-            free.map(|free| free.local_addr().expect("bound").port().to_string());
-        Self { directory, ports: [("3859", server), ("4000", receiver), ("3869", second)] }
+        // None may contain a port of the pages, which would be replaced in turn.
+        let port = || loop {
+            let port = free_port().to_string();
+            if !SHOWN.iter().any(|shown| port.contains(shown)) {
+                return port;
+            }
+        };
+        Self { directory, ports: SHOWN.map(|shown| (shown, port())) }
     }
 
     /// Returns the directory.

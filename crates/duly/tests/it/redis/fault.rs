@@ -53,7 +53,7 @@ impl Fault {
                 master.start_again();
             }
             Self::Denied => {
-                assert_eq!(tell(master.port(), "ACL SETUSER default -evalsha"), "+OK");
+                assert_eq!(tell(master.port(), "ACL SETUSER default -@scripting"), "+OK");
             }
             Self::Busy => {
                 let port = master.port();

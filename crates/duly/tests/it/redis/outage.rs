@@ -43,9 +43,10 @@ fn p1_node_recovers_by_itself_after_a_redis_outage() {
         said.contains(&format!("127.0.0.1:{} does not reply", redis.port()))
     });
     redis.start_again();
+    // A call is refused until the server has loaded its data.
+    until("it is ready again", || node.run(&["health"]).code == Some(0));
     let leased = node.until(&["lease", "n"], |leased| leased["firings"][0]["id"] == "before");
     assert_eq!(leased["firings"][0]["attempt"], 1);
-    until("it is ready again", || node.run(&["health"]).code == Some(0));
     node.run(&["get", "n", "never"]).refused(1);
 }
 

@@ -423,6 +423,11 @@ fn withheld_changes_delay_others_for_two_seconds() {
 }
 
 #[test]
+fn a_master_that_is_down_delays_others_for_two_seconds() {
+    places().for_each(|place| firings_are_late_at_most(Fault::Down, place));
+}
+
+#[test]
 fn a_master_that_hangs_delays_others_for_two_seconds() {
     places().for_each(|place| firings_are_late_at_most(Fault::Hung, place));
 }
