@@ -98,12 +98,6 @@ impl TimerSpec {
     pub fn payload_bytes(&self) -> u64 {
         self.payload.as_ref().map_or(0, |payload| payload.bytes.len() as u64)
     }
-
-    /// Returns the size of its payload and headers, in bytes.
-    pub fn content_bytes(&self) -> u64 {
-        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
-        self.payload_bytes() + headers.sum::<usize>() as u64
-    }
 }
 
 /// Up to [`TAGS_MAX`] distinct tags.
@@ -202,6 +196,14 @@ impl<T> Change<T> {
         matches!(self, Self::Keep)
     }
 
+    /// Returns the new value, if there is one.
+    pub const fn value(&self) -> Option<&T> {
+        match self {
+            Self::Set(value) => Some(value),
+            Self::Keep | Self::Reset => None,
+        }
+    }
+
     /// Writes the change into a field that may be absent.
     pub fn write_to_option(self, field: &mut Option<T>) {
         match self {
@@ -232,9 +234,9 @@ pub struct Patch {
 impl Patch {
     /// Returns the size of the payload that it sets, in bytes.
     pub const fn payload_bytes(&self) -> u64 {
-        match &self.payload {
-            Change::Set(payload) => payload.bytes.len() as u64,
-            Change::Keep | Change::Reset => 0,
+        match self.payload.value() {
+            Some(payload) => payload.bytes.len() as u64,
+            None => 0,
         }
     }
 

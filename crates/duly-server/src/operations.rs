@@ -299,7 +299,7 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
 /// A call of a path that does not exist. It needs a key and no right.
 pub(crate) static UNKNOWN_PATH: Operation =
     Operation::new("unmatched", Right::AnyKey, CallKind::Static);
-/// A call of a path that does not have the method.
+/// A call of a path that does not have the method, or of a route that the table does not have.
 pub(crate) static WRONG_METHOD: Operation =
     Operation::new("wrong_method", Right::NeedsAll, CallKind::Static);
 
@@ -317,7 +317,7 @@ pub(crate) fn of_http(method: &Method, route: &str) -> &'static Operation {
         }
         routes
     });
-    let Some(operations) = ROUTES.get(route) else { return &UNKNOWN_PATH };
+    let Some(operations) = ROUTES.get(route) else { return &WRONG_METHOD };
     // A HEAD is a GET without its body.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let has_method = |it: &&&Operation| it.http.is_some_and(|(own, _)| own == method.as_str());

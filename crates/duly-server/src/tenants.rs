@@ -212,6 +212,17 @@ impl TenantState {
         (counts.since, counts.number) = (Use::default(), counts.number + 1);
     }
 
+    /// Returns `true` if the tenant has a limit of the bytes of its pending timers.
+    pub(crate) fn limits_bytes(&self) -> bool {
+        self.tenant().limits[TenantLimit::MaxPendingBytes].is_some()
+    }
+
+    /// Adds bytes of pending timers that no admission knew.
+    pub(crate) fn add_pending_bytes(&self, bytes: u64) {
+        let mut counts = self.counts.lock();
+        counts.since = counts.since.plus(Use { pending_bytes: bytes, ..Use::default() });
+    }
+
     /// Admits a call at `now` by the boot-time clock.
     pub(crate) fn admit_call(&self, now: Duration) -> Result<(), Problem> {
         let limits = self.tenant().limits;

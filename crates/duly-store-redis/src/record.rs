@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Numbers are big-endian; `u48` is a time in Unix milliseconds. Flags: 1 it is retried (its lane set is
-//! `r`), 2 its payload is stored apart, 4 it may expire. `size` counts payload and header bytes. A timer
+//! `r`), 2 its payload is stored apart, 4 it may expire. `size` counts the content before compression and the
+//! reasons of failed attempts. A timer
 //! without any event yet takes 47 bytes and its content. An inline payload has 3 to 6 bytes in front and
 //! is compressed if that saves enough (`content.rs`). The id is the name of the field; otherwise it is only
 //! in one sorted set.
@@ -124,13 +125,7 @@ impl Record {
         });
         let (fresh, payload) = fresh.unzip();
         let apart = self.apart.as_ref().or(fresh.as_ref());
-        let payload_bytes = match (apart, &timer.spec.payload) {
-            (Some(apart), _) => apart.bytes,
-            (None, Some(payload)) => payload.bytes.len() as u64,
-            (None, None) => 0,
-        };
-        let headers = timer.spec.headers.iter().map(|(name, value)| name.len() + value.len());
-        let size = payload_bytes + headers.sum::<usize>() as u64;
+        let size = timer.content_bytes() + self.missing_bytes();
 
         let mut w = Writer::default();
         let flag = |on: bool, flag| if on { flag } else { 0 };

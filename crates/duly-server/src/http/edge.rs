@@ -18,7 +18,7 @@ use crate::{
     admission::{self, Arrival, Decision, admit},
     connection::Connection,
     memory::budget::{self, Budget, IsCounted},
-    operations::{self, CallKind, Operation, PREFLIGHT},
+    operations::{self, CallKind, Operation, PREFLIGHT, UNKNOWN_PATH},
     service::{Admitted, App},
     telemetry::UNMATCHED,
 };
@@ -30,9 +30,10 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let route = matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let method = request.method().clone();
     let cors = Cors::of(&app.guard, request.headers());
-    let operation = match cors.is_preflight(&request) {
-        true => &PREFLIGHT,
-        false => operations::of_http(&method, route),
+    let operation = match &matched {
+        _ if cors.is_preflight(&request) => &PREFLIGHT,
+        Some(route) => operations::of_http(&method, route.as_str()),
+        None => &UNKNOWN_PATH,
     };
     let connection = request.extensions_mut().remove::<Connection>();
     let arrival =

@@ -65,7 +65,8 @@ fn names_are_unique() {
 
 #[test]
 fn calls_without_a_row_need_a_key_or_every_right() {
-    assert_eq!(of_http(&Method::GET, "/v1/nothing").right, Right::AnyKey);
+    assert_eq!(UNKNOWN_PATH.right, Right::AnyKey);
+    assert_eq!(of_http(&Method::GET, "/v1/new").right, Right::NeedsAll);
     assert_eq!(of_http(&Method::POST, "/v1/whoami").right, Right::NeedsAll);
     assert_eq!(of_http(&Method::HEAD, "/v1/whoami").name, "whoami");
     assert_eq!(of_grpc("/duly.v1.Timers/Nothing"), None);

@@ -12,7 +12,7 @@ use duly_api::{
     dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
     filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter},
 };
-use duly_core::{Invalid, Millis, NamespaceName, State, Timestamp};
+use duly_core::{Code, Invalid, Millis, NamespaceName, State, Timestamp};
 use duly_store::{
     Command, Operation, Outcome, Refusal, TimerView,
     command::{DeadLetterId, Seen},
@@ -29,8 +29,11 @@ use super::{
 use crate::{
     messages,
     problem::{Problem, refusal_texts::OperationKind},
+    tenants::TenantState,
 };
 
+/// Dead letters that a tenant with a limit of bytes redrives between two counts.
+const REDRIVES_OF_STEP: usize = 16;
 /// Pages of the list that one call reads.
 const PAGES_MAX: usize = CANCELS_MAX as usize / PAGE_MAX;
 
@@ -93,7 +96,7 @@ impl Admitted {
     ) -> Result<RedriveResponse, Problem> {
         let operation =
             |letter, number| Operation::Redrive { letter, delay: spacing.delay(number) };
-        let done = handle_selection(self, namespace, selection, operation).await?;
+        let done = handle_selection(self, namespace, selection, "redriven", operation).await?;
         Ok(RedriveResponse { redriven: done.count, cursor: done.cursor, errors: done.errors })
     }
 
@@ -104,7 +107,7 @@ impl Admitted {
         selection: DeadLetterSelection,
     ) -> Result<PurgeResponse, Problem> {
         let operation = |letter, _| Operation::Purge { letter };
-        let done = handle_selection(self, namespace, selection, operation).await?;
+        let done = handle_selection(self, namespace, selection, "purged", operation).await?;
         Ok(PurgeResponse { purged: done.count, cursor: done.cursor, errors: done.errors })
     }
 
@@ -206,6 +209,7 @@ async fn handle_selection(
     admitted: &Admitted,
     namespace: NamespaceName,
     selection: DeadLetterSelection,
+    verb: &str,
     operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
     admitted.namespace(namespace.clone()).await?;
@@ -214,7 +218,7 @@ async fn handle_selection(
             handle_named(admitted, &namespace, dead_letters, operation).await
         }
         DeadLetterSelection::All(cursor) => {
-            handle_all(admitted, namespace, cursor.as_deref(), operation).await
+            handle_all(admitted, namespace, cursor.as_deref(), verb, operation).await
         }
     }
 }
@@ -258,6 +262,7 @@ async fn handle_all(
     admitted: &Admitted,
     namespace: NamespaceName,
     cursor: Option<&str>,
+    verb: &str,
     operation: impl Fn(DeadLetterId, u64) -> Operation,
 ) -> Result<SelectionResult, Problem> {
     let mut request = ListRequest::new(namespace.clone(), ListState::Only(State::Dead));
@@ -283,8 +288,15 @@ async fn handle_all(
             dead_letters.zip(number..).map(|(letter, number)| operation(letter, number)).collect();
         number += operations.len() as u64;
         let outcomes = apply(admitted, &namespace, operations).await?;
-        // A missing letter was redriven or purged by another call.
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+        // Other refusals concern one letter: another call has redriven or purged it, or its id is in use. Later
+        // letters are not tried at a limit or in a shard that fails: a repetition of the call finds them.
+        let ends = |problem: &Problem| {
+            matches!(problem.code(), Code::ResourceExhausted | Code::Unavailable)
+        };
+        if let Some(problem) = outcomes.into_iter().filter_map(Result::err).find(ends) {
+            return Err(problem.after_doing(done.count, verb));
+        }
         request.after.clone_from(&page.next);
         let cursor = |next| Cursor::new(next, filter).with_count(number).to_string();
         done.cursor = page.next.map(cursor);
@@ -295,20 +307,54 @@ async fn handle_all(
     Ok(done)
 }
 
-/// Carries out operations on dead letters.
+/// Carries out operations of one kind on dead letters.
 async fn apply(
     admitted: &Admitted,
     namespace: &NamespaceName,
     operations: Vec<Operation>,
 ) -> Result<Vec<Result<(), Problem>>, Problem> {
-    let kind = operations.first().map_or(OperationKind::Purge, OperationKind::of);
+    let Some(kind) = operations.first().map(OperationKind::of) else { return Ok(Vec::new()) };
     let commands = operations.into_iter().map(|operation| brief(namespace.clone(), operation));
-    let outcomes = admitted.apply_many(namespace, commands.collect()).await?;
+    let commands: Vec<_> = commands.collect();
+    let tenants = admitted.auth.tenants();
+    let tenant = tenants.of_namespace(namespace.as_str()).filter(|tenant| tenant.limits_bytes());
+    let outcomes = match tenant {
+        Some(tenant) if kind == OperationKind::Redrive => {
+            redrive_in_steps(admitted, namespace, tenant, commands).await?
+        }
+        _ => admitted.apply_many(namespace, commands).await?,
+    };
     let results = outcomes.into_iter().map(|outcome| match outcome {
         Outcome::Refused(_) | Outcome::Failed(_) => Err(messages::refused(kind, &outcome, "")),
         _ => Ok(()),
     });
     Ok(results.collect())
+}
+
+/// Redrives dead letters of a tenant that has a limit of bytes. Only the store knows the size of a dead letter. So
+/// the namespace is counted after each step, and a call exceeds the limit by one step.
+async fn redrive_in_steps(
+    admitted: &Admitted,
+    namespace: &NamespaceName,
+    tenant: &TenantState,
+    mut commands: Vec<Command>,
+) -> Result<Vec<Outcome>, Problem> {
+    let mut outcomes = Vec::with_capacity(commands.len());
+    let mut before = pending_bytes(admitted, namespace).await?;
+    while !commands.is_empty() {
+        let later = commands.split_off(commands.len().min(REDRIVES_OF_STEP));
+        outcomes.extend(admitted.apply_many(namespace, commands).await?);
+        let after = pending_bytes(admitted, namespace).await?;
+        tenant.add_pending_bytes(after.saturating_sub(before));
+        (before, commands) = (after, later);
+    }
+    Ok(outcomes)
+}
+
+/// Returns the bytes of the pending timers of a namespace in the shards that are available.
+async fn pending_bytes(admitted: &Admitted, namespace: &NamespaceName) -> Result<u64, Problem> {
+    let counts = admitted.sharded().counts(std::slice::from_ref(namespace)).await?;
+    Ok(counts.value.into_iter().flatten().map(|stats| stats.pending_bytes).sum())
 }
 
 fn check_due_by(requested: Option<Timestamp>, now: Timestamp) -> Result<Timestamp, Invalid> {

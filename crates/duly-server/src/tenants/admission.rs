@@ -3,20 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    Payload, Refusal, State, TimerSpec, TimerView,
+    Refusal, State, TimerView,
     access::TenantLimit,
     rate::{Rate, TakeMark},
     refusal::wait_of,
     request_hash::RequestHash,
-    schedule::{Change, IfExists},
+    schedule::IfExists,
 };
 use duly_store::{Command, Error, Operation, Outcome};
 
 use super::{TenantState, Use, WAIT, rate};
 use crate::problem::Problem;
-
-/// Size of a pending timer besides its payload and headers, as an estimate.
-pub(super) const TIMER_BYTES: u64 = 128;
 
 /// A namespace that was let in, until it is known if it was created.
 #[derive(Debug)]
@@ -203,35 +200,31 @@ pub(crate) fn adds_nothing(command: &Command, known: &TimerView) -> bool {
     }
 }
 
-/// Returns what a command adds, as an estimate of the size.
+/// Returns what a command adds, by the sizes of [`duly_core::Timer::stored_bytes`].
 fn added_by(command: &Command) -> Use {
-    let payload_bytes = |payload: &Payload| payload.bytes.len();
-    let one = |spec: &TimerSpec| {
-        let payload = spec.payload.as_ref().map_or(0, payload_bytes);
-        TIMER_BYTES + (payload + spec.headers.heap_bytes()) as u64
-    };
     match &command.operation {
-        Operation::Schedule { schedule, .. } => {
-            Use { pending: 1, pending_bytes: one(&schedule.spec), schedules: 1, ..Use::default() }
-        }
+        Operation::Schedule { schedule, .. } => Use {
+            pending: 1,
+            pending_bytes: schedule.stored_bytes(),
+            schedules: 1,
+            ..Use::default()
+        },
         Operation::Import { timer } if timer.dead_letter.is_some() => {
             Use { dead: 1, ..Use::default() }
         }
         Operation::Import { timer } => {
-            Use { pending: 1, pending_bytes: one(&timer.spec), ..Use::default() }
+            Use { pending: 1, pending_bytes: timer.stored_bytes(), ..Use::default() }
         }
-        Operation::Redrive { .. } => Use { pending: 1, ..Use::default() },
+        // Only the store knows the size: a redrive is refused at a full limit, and its bytes are added afterwards.
+        Operation::Redrive { .. } => Use { pending: 1, pending_bytes: 1, ..Use::default() },
         Operation::Reschedule { patch, .. } => {
-            let payload = match &patch.payload {
-                Change::Set(payload) => payload_bytes(payload),
-                Change::Keep | Change::Reset => 0,
-            };
-            let headers = match &patch.headers {
-                Change::Set(headers) => headers.heap_bytes(),
-                Change::Keep | Change::Reset => 0,
-            };
-            Use { pending_bytes: (payload + headers) as u64, ..Use::default() }
+            Use { pending_bytes: patch.content_bytes(), ..Use::default() }
         }
-        _ => Use::default(),
+        Operation::Cancel { .. }
+        | Operation::CancelSeen { .. }
+        | Operation::Fire { .. }
+        | Operation::DeadLetter { .. }
+        | Operation::Purge { .. }
+        | Operation::Forget { .. } => Use::default(),
     }
 }

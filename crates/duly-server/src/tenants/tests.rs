@@ -9,7 +9,7 @@ use duly_store::{AccessChange, ChangeOrigin, Command, Error, Operation, Outcome,
 use http::StatusCode;
 use serde_json::json;
 
-use super::{admission::TIMER_BYTES, *};
+use super::*;
 use crate::{
     auth::{
         Auth,
@@ -103,7 +103,7 @@ fn p10_schedules_are_admitted_up_to_each_limit() {
     let commands = || vec![schedule("1"), schedule("2"), schedule("3")];
     for (limit, max, waits) in [
         (MaxPending, 2, true),
-        (MaxPendingBytes, 2 * TIMER_BYTES, true),
+        (MaxPendingBytes, 2 * 129, true),
         (SchedulePerSecond, 2, true),
         (MaxDead, 0, false),
     ] {
@@ -162,6 +162,109 @@ fn changes_and_redrives_count_too() {
     let redrive = || of(Operation::Redrive { letter: letter.clone(), delay: Millis::ZERO });
     assert!(admitted(redrive()));
     assert!(!admitted(redrive()), "a redriven timer is pending");
+}
+
+/// The size of a field of the calls below, in characters.
+const LARGE: usize = 2_000;
+
+/// Every call that makes pending timers larger: its name, method, path and body for the `n`-th timer.
+fn growing_calls(n: usize) -> Vec<(&'static str, &'static str, String, serde_json::Value)> {
+    let text = "x".repeat(LARGE);
+    let http =
+        json!({"http": {"url": format!("https://a.example/{text}"), "headers": {"a": text}}});
+    let tags: Vec<_> = (0..16).map(|i| format!("{i:060}")).collect();
+    let timers = "/v1/namespaces/acme-a/timers";
+    let timer = format!("{timers}/{n}");
+    let retry = json!({"delays": vec!["1s"; 100]});
+    let own = |field: &str, value: serde_json::Value| {
+        let mut body = json!({"id": format!("{field}{n}"), "delay": "1h"});
+        body[field] = value;
+        body
+    };
+    let replaced = json!({"id": n.to_string(), "delay": format!("{n}h"), "payload_text": text, "if_exists": "replace"});
+    vec![
+        ("schedule with a payload", "POST", timers.to_owned(), own("payload_text", json!(text))),
+        ("schedule with headers", "POST", timers.to_owned(), own("headers", json!({"a": text}))),
+        ("schedule with tags", "POST", timers.to_owned(), own("tags", json!(tags))),
+        (
+            "schedule with a destination",
+            "POST",
+            timers.to_owned(),
+            own("destination", http.clone()),
+        ),
+        ("schedule with a retry policy", "POST", timers.to_owned(), own("retry", retry.clone())),
+        ("replace", "POST", timers.to_owned(), replaced),
+        ("change of the payload", "PATCH", timer.clone(), json!({"payload_text": text})),
+        ("change of the headers", "PATCH", timer.clone(), json!({"headers": {"a": text}})),
+        ("change of the tags", "PATCH", timer.clone(), json!({"tags": tags})),
+        ("change of the destination", "PATCH", timer.clone(), json!({"destination": http})),
+        ("change of the retry policy", "PATCH", timer, json!({"retry": retry})),
+    ]
+}
+
+async fn pending_bytes(server: &TestServer) -> u64 {
+    let name = NamespaceName::new("acme-a").unwrap();
+    let counts = server.app.sharded().counts(&[name]).await.unwrap().whole().unwrap();
+    counts[0].as_ref().unwrap().pending_bytes
+}
+
+#[tokio::test]
+async fn p10_no_call_makes_a_tenant_exceed_its_bytes() {
+    const TIMERS: usize = 200;
+    const DEAD: usize = 100;
+    for call in 0..=growing_calls(0).len() {
+        let server = server(Tenant {
+            implicit_namespaces: true,
+            ..tenant("acme", &["acme-*"], TenantLimits::default())
+        })
+        .await;
+        let own = presented(2);
+        let ask = async |method: &str, path: &str, body: &serde_json::Value| {
+            call_http(&server.app, (method, path), Some(&own), body.to_string()).await
+        };
+        let timers = "/v1/namespaces/acme-a/timers";
+        for n in 0..TIMERS {
+            let body = json!({"id": n.to_string(), "delay": "1h"});
+            assert_eq!(ask("POST", timers, &body).await.0, StatusCode::CREATED);
+        }
+        for n in 0..DEAD {
+            let body =
+                json!({"id": format!("d{n}"), "delay": 0, "payload_text": "x".repeat(LARGE)});
+            assert_eq!(ask("POST", timers, &body).await.0, StatusCode::CREATED);
+        }
+        let (status, body) = ask("POST", "/v1/namespaces/acme-a/dead/overdue", &json!({})).await;
+        assert_eq!((status, &body["dead_lettered"]), (StatusCode::OK, &json!(DEAD)), "{body}");
+        let most = pending_bytes(&server).await + 40_000;
+        let limited = AccessChange::PutTenant(Box::new(tenant(
+            "acme",
+            &["acme-*"],
+            limits(&[(TenantLimit::MaxPendingBytes, most)]),
+        )));
+        let records = server.app.auth.records();
+        let records = records.changed(limited, ChangeOrigin::Offline, Timestamp::MIN).unwrap();
+        server.app.auth.use_records(records);
+        let state = Arc::clone(server.app.auth.tenants().of_namespace("acme-a").unwrap());
+        crate::counting::count_tenant(&*server.app.store, &state, &*server.app.clock).await;
+        let mut name = "redrive";
+        if call < growing_calls(0).len() {
+            let mut refused = 0;
+            for n in 0..TIMERS {
+                let (its_name, method, path, body) = growing_calls(n).swap_remove(call);
+                name = its_name;
+                let (status, body) = ask(method, &path, &body).await;
+                refused += usize::from(status == StatusCode::TOO_MANY_REQUESTS);
+                assert!(refused > 0 || status.is_success(), "{name}: {status} {body}");
+            }
+            assert!((1..TIMERS).contains(&refused), "{name}: {refused}");
+            assert!(pending_bytes(&server).await <= most, "{name}");
+        } else {
+            let (_, body) =
+                ask("POST", "/v1/namespaces/acme-a/dead/redrive", &json!({"all": true})).await;
+            assert_eq!(body["code"], json!("resource_exhausted"), "{body}");
+        }
+        let step = 16 * (LARGE as u64 + 200);
+        assert!(pending_bytes(&server).await <= most + step, "{name}");
+    }
 }
 
 #[test]

@@ -10,9 +10,6 @@ use crate::{
     query::{LaneStats, ListState, Position},
 };
 
-/// Estimated bytes of a pending timer besides its id, payload and headers.
-const RECORD_BYTES: u64 = 128;
-
 impl NamespaceState {
     pub(super) fn list(&self, request: &ListRequest, now: ClockReading) -> Result<Page> {
         request.check()?;
@@ -101,8 +98,7 @@ impl NamespaceState {
                 let next = stats.next_due_at.get_or_insert(at);
                 *next = at.min(*next);
             }
-            let content = live.timer.spec.content_bytes();
-            stats.pending_bytes += RECORD_BYTES + live.timer.id.as_str().len() as u64 + content;
+            stats.pending_bytes += live.timer.stored_bytes();
         }
         stats.lanes = lanes.into_values().collect();
         stats
