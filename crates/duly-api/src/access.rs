@@ -62,7 +62,7 @@ pub struct PatchKeyRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields, expecting = "a JSON object")]
 pub struct RotateKeyRequest {
-    /// Time for which the old secret stays valid, at most 30d; 0 if it is absent.
+    /// Time for which the old secret stays valid, at most 30d; 1h if it is absent, `0s` ends it at once.
     pub keep_old: Option<Duration>,
 }
 

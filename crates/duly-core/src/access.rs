@@ -10,6 +10,7 @@
 //! 5. A key has a second secret during a rotation. The older one ends at a time.
 //! 6. A [`Tenant`] is a set of namespaces with limits. A key belongs to it if it covers none but these.
 
+mod changes;
 mod secret;
 mod subject;
 mod tenant;
@@ -20,6 +21,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    changes::{AdminLogin, ChangeRefusal, DisabledBy, LoginPlace},
     secret::{PresentedKey, SECRET_BYTES, SecretHash},
     subject::{SUBJECT_BYTES_MAX, Subject},
     tenant::{HostPattern, TENANT_LIST_MAX, Tenant, TenantLimit, TenantLimits, TenantName},
@@ -343,6 +345,9 @@ pub struct ApiKey {
     /// `true`: it permits nothing until it is enabled.
     #[serde(default)]
     pub disabled: bool,
+    /// The caller who disabled it; unknown if it was disabled offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled_by: Option<DisabledBy>,
     /// The time of its creation.
     pub created_at: Timestamp,
     /// The id of the key that created it, or `offline`.
@@ -368,6 +373,7 @@ impl ApiKey {
             not_before: None,
             expires_at: None,
             disabled: false,
+            disabled_by: None,
             created_at,
             created_by,
         }
@@ -452,12 +458,10 @@ impl ApiKey {
     /// Returns `true` if the key permits nothing that `other` does not permit: no action, no namespace, no
     /// network and no time.
     pub fn is_within(&self, other: &Self) -> bool {
-        let is_covered =
-            |own: &NamespacePattern| other.namespaces.iter().any(|it| own.is_within(it));
         let is_inside = |own: &IpNet| other.networks.iter().any(|it| it.contains(own));
         let ends_before = |end: &Timestamp| self.expires_at.is_some_and(|own| own <= *end);
         self.actions.is_within(other.actions)
-            && self.namespaces.iter().all(is_covered)
+            && covers_patterns(&other.namespaces, &self.namespaces)
             && (other.networks.is_empty()
                 || !self.networks.is_empty() && self.networks.iter().all(is_inside))
             && other.expires_at.as_ref().is_none_or(ends_before)
@@ -472,6 +476,11 @@ impl ApiKey {
     pub fn is_admin(&self) -> bool {
         Actions::all().is_within(self.actions) && self.covers_all()
     }
+}
+
+/// Returns `true` if every namespace of `narrower` is one of `wider`, pattern by pattern.
+fn covers_patterns(wider: &[NamespacePattern], narrower: &[NamespacePattern]) -> bool {
+    narrower.iter().all(|own| wider.iter().any(|it| own.is_within(it)))
 }
 
 #[cfg(test)]

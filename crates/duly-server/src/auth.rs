@@ -32,7 +32,10 @@ use std::{
 
 use duly_core::{
     Code, Millis, Timestamp,
-    access::{Action, Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Subject},
+    access::{
+        Action, Actions, AdminLogin, ApiKey, KeyId, LoginPlace, NamespacePattern, PresentedKey,
+        Subject,
+    },
     error_code::Retry,
 };
 use duly_store::{AccessRecords, Error, RestoreState};
@@ -166,7 +169,9 @@ impl Auth {
         if records.version >= present.records.version {
             self.0.is_required.fetch_or(records.are_required(), Ordering::Release);
             if records.are_required() {
-                telemetry::set_admin_key_end(records.admin_end());
+                let login = self.admin_login(LoginPlace::Anywhere);
+                // Those that begin later count too.
+                telemetry::set_admin_key_end(records.admin_ends_at(&login, Timestamp::MAX));
             }
             let keys = records.keys.iter().map(|(id, key)| (id.clone(), Arc::new(key.clone())));
             let keys: HashMap<_, _> = keys.collect();
@@ -192,6 +197,18 @@ impl Auth {
     /// Returns `true` if callers need a key.
     pub(crate) fn is_required(&self) -> bool {
         self.0.is_required.load(Ordering::Acquire)
+    }
+
+    /// Returns the conditions under which this server admits an administrator.
+    pub(crate) fn admin_login(&self, from: LoginPlace) -> AdminLogin {
+        let AuthModes { keys, certificates, tokens } = &self.0.modes;
+        AdminLogin {
+            keys: *keys,
+            certificates: *certificates,
+            tokens: tokens.is_some(),
+            created_since: self.0.not_before,
+            from,
+        }
     }
 
     /// Returns `true` if callers of `server.admin_listen` need a key for metrics.
@@ -250,7 +267,7 @@ impl Auth {
     }
 
     /// Returns the answer to a caller without a valid key. It is the same for every reason.
-    fn unauthenticated(&self) -> Problem {
+    pub(crate) fn unauthenticated(&self) -> Problem {
         let modes = &self.0.modes;
         let key = "a key in the header 'authorization: Bearer duly_…' (commands: --key-file, or \
                    DULY_API_KEY_FILE)";
@@ -340,10 +357,9 @@ impl Auth {
             }
             Proof::Key(presented) => match &self.0.root {
                 Some(root) if root.id == presented.id => {
-                    let is_admin =
-                        |key: &&ApiKey| key.is_admin() && key.is_valid(now) && self.is_recent(key);
+                    let login = self.admin_login(LoginPlace::Anywhere);
                     let is_replaced =
-                        is_confirmed && table.records.keys.values().any(|it| is_admin(&it));
+                        is_confirmed && table.records.admin_ends_at(&login, now) > now;
                     Some(root).filter(|_| !is_replaced && self.0.modes.keys)
                 }
                 _ => table.keys.get(&presented.id).filter(is_usable).filter(|_| self.0.modes.keys),

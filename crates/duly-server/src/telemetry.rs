@@ -119,10 +119,11 @@ fn set(name: &'static str, value: u64) {
     gauge!(name).set(value as f64);
 }
 
-/// Sets the end of the administrator key that is valid longest; `None` if it has no end.
-pub(crate) fn set_admin_key_end(end: Option<Timestamp>) {
+/// Sets the time until which an administrator can log in; [`Timestamp::MAX`] for no end.
+pub(crate) fn set_admin_key_end(end: Timestamp) {
     // Zero stands for no end.
-    set(names::ADMIN_KEY_EXPIRY, end.map_or(0, |end| (end.unix_ms() / 1_000).max(1)));
+    let seconds = if end == Timestamp::MAX { 0 } else { (end.unix_ms() / 1_000).max(1) };
+    set(names::ADMIN_KEY_EXPIRY, seconds);
 }
 
 fn refresh(health: &Health) {

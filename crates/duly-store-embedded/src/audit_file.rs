@@ -160,7 +160,12 @@ mod tests {
         };
         let store = open(&sim);
         let change = access_file::tests::put(1);
-        block_on(store.change_access(0, change, access_file::ChangeOrigin::Call)).unwrap();
+        block_on(store.change_access(
+            0,
+            change,
+            access_file::ChangeOrigin::Call(duly_core::access::AdminLogin::ANY),
+        ))
+        .unwrap();
         drop(store);
         // The key was made offline, so there is no entry yet.
         let store = open(&sim);

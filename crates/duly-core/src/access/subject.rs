@@ -38,6 +38,11 @@ impl Subject {
         Err(Invalid::new("subject", text, allowed))
     }
 
+    /// Returns `true` for a name in a certificate, `false` for a claim of a token.
+    pub fn is_of_certificate(&self) -> bool {
+        self.0.starts_with(KINDS[0])
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0

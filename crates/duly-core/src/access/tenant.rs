@@ -5,7 +5,7 @@ use std::{fmt, ops::Index};
 use serde::{Deserialize, Serialize};
 use url::Host;
 
-use super::{ApiKey, NamespacePattern};
+use super::{ApiKey, NamespacePattern, covers_patterns};
 use crate::{Invalid, NamespaceName, ids::NAMESPACE_ALLOWED};
 
 /// Most patterns of namespaces, and most destinations, of a tenant.
@@ -251,9 +251,7 @@ impl Tenant {
 
     /// Returns `true` if a key belongs to the tenant: it covers none but the tenant's namespaces.
     pub fn has_key(&self, key: &ApiKey) -> bool {
-        let is_own =
-            |pattern: &NamespacePattern| self.namespaces.iter().any(|own| pattern.is_within(own));
-        key.namespaces.iter().all(is_own)
+        covers_patterns(&self.namespaces, &key.namespaces)
     }
 
     /// Returns `true` if webhooks of the tenant may go to a host of a URL.

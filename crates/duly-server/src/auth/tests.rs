@@ -472,17 +472,20 @@ async fn keys_are_managed_within_the_rights_of_the_caller() {
     assert_eq!(call("POST", "/v1/keys", &short, longer).await.0, 403);
     let own = format!("/v1/keys/{}", short.id);
     assert_eq!(call("PATCH", &own, &short, r#"{"expires_at":null}"#).await.0, 403);
-    assert_eq!(call("DELETE", &path, &helper, "").await.0, 403);
-    assert_eq!(call("POST", &format!("{path}/rotate"), &helper, "").await.0, 403);
-    // A rotation keeps the old secret for a time, if asked.
+    assert_eq!(call("DELETE", &path, &helper, "").await.0, 404);
+    assert_eq!(call("POST", &format!("{path}/rotate"), &helper, "").await.0, 404);
+    // A rotation keeps the old secret for a time.
     let rotate = format!("{path}/rotate");
     let (_, made) = call("POST", &rotate, &admin, r#"{"keep_old":"1h"}"#).await;
     let newer = secret_of(&made);
     for key in [&producer, &newer] {
         assert_eq!(call("GET", "/v1/whoami", key, "").await.0, 200);
     }
-    let newest = secret_of(&call("POST", &rotate, &admin, "").await.1);
-    for (key, status) in [(&producer, 401), (&newer, 401), (&newest, 200)] {
+    let (_, made) = call("POST", &rotate, &admin, "").await;
+    assert!(made["key"]["old_secret_until"].is_string(), "an hour: {made}");
+    let third = secret_of(&made);
+    let newest = secret_of(&call("POST", &rotate, &admin, r#"{"keep_old":"0s"}"#).await.1);
+    for (key, status) in [(&producer, 401), (&newer, 401), (&third, 401), (&newest, 200)] {
         assert_eq!(call("GET", "/v1/whoami", key, "").await.0, status);
     }
     assert_eq!(call("PATCH", &path, &admin, r#"{"disabled":true}"#).await.0, 200);

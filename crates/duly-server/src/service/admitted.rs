@@ -152,6 +152,15 @@ impl Admitted {
         checked
     }
 
+    /// Checks that the caller is still admitted, for calls that take long.
+    pub(crate) fn check_still_valid(&self) -> Result<(), Problem> {
+        match self.caller() {
+            // The first key came after the call.
+            Caller::Anyone if self.auth.is_required() => Err(self.auth.unauthenticated()),
+            caller => caller.check_still_valid(self.now()),
+        }
+    }
+
     /// Checks that the caller may use a namespace.
     pub(crate) fn check_namespace(&self, name: &NamespaceName) -> Result<(), Problem> {
         let checked = self.0.caller.check_namespace(name);

@@ -1,7 +1,10 @@
 //! The keys of callers.
 //!
-//! 1. A caller can create, change and remove only keys that permit no more than its own key.
-//! 2. A change is based on the keys that the server knows. If another change came first, it is made again on
+//! 1. One rule decides for every change of a key, whether it is created, changed, rotated or removed:
+//!    [`ApiKey::check_change_by`], for the key before the change and for the key after it.
+//! 2. A key that permits more than that of the caller is not found, whether or not it exists.
+//! 3. A change leaves an administrator who can log in ([`AdminLogin`](duly_core::access::AdminLogin)).
+//! 4. A change is based on the keys that the server knows. If another change came first, it is made again on
 //!    top of that.
 
 use duly_api::{
@@ -13,7 +16,9 @@ use duly_api::{
 };
 use duly_core::{
     Code, Invalid, Millis,
-    access::{ApiKey, KEY_SECRETS_MAX, KeyId, KeySecret, PresentedKey, Subject},
+    access::{
+        ApiKey, ChangeRefusal, KEY_SECRETS_MAX, KeyId, KeySecret, LoginPlace, PresentedKey, Subject,
+    },
     error_code::Retry,
 };
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin};
@@ -28,6 +33,9 @@ use crate::{auth::Caller, problem::Problem};
 
 /// Longest time for which an old secret stays valid.
 const KEEP_OLD_MAX: Millis = Millis::from_secs(30 * 86_400);
+/// Time for which an old secret stays valid if the call does not say: a caller whose response was lost is not locked
+/// out.
+const KEEP_OLD_DEFAULT: Millis = Millis::from_secs(3_600);
 /// Attempts to make a change on top of others.
 const TRIES: usize = 20;
 
@@ -55,22 +63,16 @@ impl Admitted {
             return Err(Invalid::unseen("expires_in", "left out beside expires_at").into());
         }
         let presented = generate();
-        let own = self.caller().key();
-        let created_by = own.map_or_else(String::new, |key| key.id.to_string());
+        let created_by = self.caller().key().map_or_else(String::new, |key| key.id.to_string());
         let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
         let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
-        if subject.is_some() && !own.is_some_and(ApiKey::is_admin) {
-            // It would take the place of the keys of the groups, or of other names, of the same caller.
-            let detail = "only an administrator of all namespaces may create a key with a subject";
-            return Err(Problem::new(Code::PermissionDenied, detail));
-        }
         let key = ApiKey {
             networks: check_networks(&request.networks.unwrap_or_default())?,
             not_before: at(request.not_before, "not_before")?,
             expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
             ..ApiKey::new(&presented, request.name, rights, (now, created_by)).with_subject(subject)
         };
-        let key = self.change_key(&key.id.clone(), |_| Ok(key.clone())).await?;
+        let key = self.change_key(&key.id.clone(), |_, _| Ok(key.clone())).await?;
         let secret = key.subject.is_none().then(|| presented.reveal());
         Ok(NewKey { secret, key: Key::from(&key) })
     }
@@ -88,7 +90,7 @@ impl Admitted {
             .map_err(|invalid| Invalid { field: "cursor".to_owned(), ..invalid })?;
         let records = self.auth.records();
         let is_next =
-            |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && is_granted(self, key);
+            |key: &&ApiKey| after.as_ref().is_none_or(|it| key.id > *it) && self.may_see(key);
         let keys = records.keys.values().filter(is_next);
         let (keys, has_more) = first_page(keys.map(Key::from), limit);
         let cursor = keys.last().filter(|_| has_more).map(|key| key.id.clone());
@@ -98,7 +100,7 @@ impl Admitted {
     /// Returns a key.
     pub(crate) fn get_key(&self, id: &KeyId) -> Result<Key, Problem> {
         let records = self.auth.records();
-        let key = records.keys.get(id).filter(|key| is_granted(self, key));
+        let key = records.keys.get(id).filter(|key| self.may_see(key));
         key.map(Key::from).ok_or_else(|| no_key(id))
     }
 
@@ -120,7 +122,7 @@ impl Admitted {
         if let Some(name) = nulls.iter().find(is_kept) {
             return Err(Invalid::new(name, "null", "a value, or left out").into());
         }
-        let changed = self.change_key(id, |present| {
+        let changed = self.change_key(id, |own, present| {
             let mut key = present.cloned().ok_or_else(|| no_key(id))?;
             if let Some(name) = &patch.name {
                 key.name.clone_from(name);
@@ -138,7 +140,11 @@ impl Admitted {
                 let time = patch.expires_at.as_ref();
                 key.expires_at = time.map(|time| time.check("expires_at")).transpose()?;
             }
-            key.disabled = patch.disabled.unwrap_or(key.disabled);
+            match patch.disabled {
+                Some(true) => key.disable_by(own),
+                Some(false) => key.enable(),
+                None => {}
+            }
             Ok(key)
         });
         Ok(Key::from(&changed.await?))
@@ -152,10 +158,10 @@ impl Admitted {
     ) -> Result<NewKey, Problem> {
         let keep =
             request.keep_old.map(|it| it.check_within("keep_old", Millis::ZERO, KEEP_OLD_MAX));
-        let until = keep.transpose()?.filter(|keep| *keep > Millis::ZERO);
-        let until = until.map(|keep| self.now().saturating_add(keep));
+        let keep = keep.transpose()?.unwrap_or(KEEP_OLD_DEFAULT);
+        let until = (keep > Millis::ZERO).then(|| self.now().saturating_add(keep));
         let presented = PresentedKey::new(id.clone(), generate().secret());
-        let changed = self.change_key(id, |present| {
+        let changed = self.change_key(id, |_, present| {
             let mut key = present.cloned().ok_or_else(|| no_key(id))?;
             if key.subject.is_some() {
                 let allowed = "a key with a secret: this one has a subject, whose certificate or token is \
@@ -175,7 +181,7 @@ impl Admitted {
 
     /// Removes a key.
     pub(crate) async fn delete_key(&self, id: &KeyId) -> Result<(), Problem> {
-        let deleted = self.change_keys(id, |present| match present {
+        let deleted = self.change_keys(id, |_, present| match present {
             // Without it its holder may have a wider key, of a group. A disabled key keeps its place.
             Some(key) if self.may_only_revoke() && key.subject.is_some() => {
                 let detail = "the audit log cannot be written, and the removal of a key with a subject may leave \
@@ -196,39 +202,44 @@ impl Admitted {
         CallerInfo { keys_required: self.auth.is_required(), key, tenant }
     }
 
-    /// Writes a key, and returns it. `next` gets the present one.
+    /// Writes a key, and returns it. `next` gets the key of the caller, and the present one.
     async fn change_key(
         &self,
         id: &KeyId,
-        next: impl Fn(Option<&ApiKey>) -> Result<ApiKey, Problem> + Send + Sync,
+        next: impl Fn(&ApiKey, Option<&ApiKey>) -> Result<ApiKey, Problem> + Send + Sync,
     ) -> Result<ApiKey, Problem> {
-        let records = self.change_keys(id, |present| {
-            let key = next(present)?;
-            check_grant(self, &key)?;
-            Ok(AccessChange::Put(Box::new(key)))
-        });
+        let records = self
+            .change_keys(id, |own, present| Ok(AccessChange::Put(Box::new(next(own, present)?))));
         records.await?.ok_or_else(|| Problem::fault("a key that was written is gone"))
     }
 
-    /// Changes a key, and returns it as it is then.
+    /// Changes a key, and returns it as it is then. `change` gets the key of the caller, and the present one.
     async fn change_keys(
         &self,
         id: &KeyId,
-        change: impl Fn(Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
+        change: impl Fn(&ApiKey, Option<&ApiKey>) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<Option<ApiKey>, Problem> {
         self.note(|notes| notes.target = Some(id.to_string()));
-        let changed = self.change_records(|records| {
+        let changed = self.change_records(|own, records| {
             let present = records.keys.get(id);
-            present.map(|key| check_grant(self, key)).transpose()?;
-            change(present)
+            let check = |key: &ApiKey, is_present| {
+                key.check_change_by(own).map_err(|it| self.no_change(key, is_present, it))
+            };
+            present.map_or(Ok(()), |key| check(key, true))?;
+            let change = change(own, present)?;
+            if let AccessChange::Put(next) = &change {
+                check(next, false)?;
+            }
+            Ok(change)
         });
         Ok(changed.await?.keys.get(id).cloned())
     }
 
-    /// Changes the keys and tenants, and returns them as they are then. `change` gets the present ones.
+    /// Changes the keys and tenants, and returns them as they are then. `change` gets the key of the caller, and the
+    /// present records.
     pub(crate) async fn change_records(
         &self,
-        change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
+        change: impl Fn(&ApiKey, &AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<AccessRecords, Problem> {
         if !self.auth.is_required() {
             let detail = "this server requires no keys, which tenants need too, so it cannot know who may create \
@@ -239,13 +250,57 @@ impl Admitted {
         for _ in 0..TRIES {
             let records = self.auth.records();
             // The body may have taken long.
-            self.caller().check_still_valid(self.now())?;
-            if let Some(changed) = self.change_access(records.version, change(&records)?).await? {
+            self.check_still_valid()?;
+            let own = self.caller().key().ok_or_else(|| self.auth.unauthenticated())?;
+            let from = match own.is_admin() {
+                true => LoginPlace::Address(self.caller().address()),
+                false => LoginPlace::Anywhere,
+            };
+            let origin = ChangeOrigin::Call(self.auth.admin_login(from));
+            let change = change(own, &records)?;
+            if let Some(changed) = self.change_access(records.version, change, origin).await? {
                 return Ok(changed);
             }
         }
         let detail = "other callers kept changing keys: nothing was done, repeat the call";
         Err(Problem::new(Code::Aborted, detail).with_retry(Retry::Now))
+    }
+
+    /// Returns `true` if a key permits no more than the caller's own.
+    fn may_see(&self, key: &ApiKey) -> bool {
+        match self.caller() {
+            Caller::Anyone => true,
+            Caller::Unidentified => false,
+            Caller::Holder(holder) => key.is_within(holder.key()),
+        }
+    }
+
+    /// Returns the problem of a change that the caller may not make.
+    fn no_change(&self, key: &ApiKey, is_present: bool, refusal: ChangeRefusal) -> Problem {
+        self.note(|notes| notes.is_denied = true);
+        let detail = match refusal {
+            ChangeRefusal::Wider if is_present => return no_key(&key.id),
+            ChangeRefusal::Wider => format!(
+                "key {} would permit more than your key, or for longer: use a key with the role admin in all \
+                 namespaces",
+                key.id
+            ),
+            ChangeRefusal::Subject => {
+                "only an administrator of all namespaces may create, change or remove a \
+                                       key with a subject"
+                    .to_owned()
+            }
+            ChangeRefusal::Disabled(by) => format!(
+                "key {} was disabled by {}, who had more rights: have it changed with a key that permits as much, \
+                 such as one with the role admin in all namespaces",
+                key.id,
+                by.map_or_else(
+                    || "an administrator".to_owned(),
+                    |by| format!("the holder of key {by}")
+                )
+            ),
+        };
+        Problem::new(Code::PermissionDenied, detail)
     }
 }
 
@@ -264,10 +319,11 @@ impl App {
         &self,
         seen: u64,
         change: AccessChange,
+        origin: ChangeOrigin,
     ) -> Result<Option<AccessRecords>, Problem> {
         let app = self.clone();
         let task = tokio::spawn(async move {
-            let changed = app.store.change_access(seen, change, ChangeOrigin::Call).await;
+            let changed = app.store.change_access(seen, change, origin).await;
             match &changed {
                 Ok(Some(records)) => app.auth.use_records(records.clone()),
                 // After an error in doubt the change may have been made.
@@ -280,23 +336,5 @@ impl App {
     }
 }
 
-/// Returns `true` if a key permits no more than the caller's own.
-fn is_granted(admitted: &Admitted, key: &ApiKey) -> bool {
-    match admitted.caller() {
-        Caller::Anyone => true,
-        Caller::Unidentified => false,
-        Caller::Holder(holder) => key.is_within(holder.key()),
-    }
-}
-
-/// Checks that a key permits no more than the caller's own.
-fn check_grant(admitted: &Admitted, key: &ApiKey) -> Result<(), Problem> {
-    if is_granted(admitted, key) {
-        return Ok(());
-    }
-    let detail = format!(
-        "key {} permits more than your key, or for longer: use a key with the role admin in all namespaces",
-        key.id
-    );
-    Err(Problem::new(Code::PermissionDenied, detail))
-}
+#[cfg(test)]
+mod tests;

@@ -97,6 +97,25 @@ fn calls() -> Vec<Call> {
     ]
 }
 
+/// Returns calls of a key with this id, and of one that is unknown.
+fn calls_of_keys(id: &str) -> Vec<Call> {
+    const RENAMED: &str = r#"{"name":"renamed"}"#;
+    let known: &'static str = format!("GET /v1/keys/{id}").leak();
+    let renamed: &'static str = format!("PATCH /v1/keys/{id}").leak();
+    let deleted: &'static str = format!("DELETE /v1/keys/{id}").leak();
+    let rotated: &'static str = format!("POST /v1/keys/{id}/rotate").leak();
+    vec![
+        Call::new("get key", known, ""),
+        Call::new("get unknown key", "GET /v1/keys/0000000000", ""),
+        Call::new("rename key", renamed, RENAMED),
+        Call::new("rename unknown key", "PATCH /v1/keys/0000000000", RENAMED),
+        Call::new("rotate key", rotated, ""),
+        Call::new("rotate unknown key", "POST /v1/keys/0000000000/rotate", ""),
+        Call::new("delete key", deleted, ""),
+        Call::new("delete unknown key", "DELETE /v1/keys/0000000000", ""),
+    ]
+}
+
 /// A server, and keys of callers.
 struct Server {
     address: SocketAddr,
@@ -309,12 +328,19 @@ async fn every_front_checks_the_same_in_the_same_order() {
     let id = id.as_str().unwrap();
     server.set_up(&format!("PATCH /v1/keys/{id}"), &json!({ "disabled": true })).await;
     let mut table = String::from("key | call | peculiarity | HTTP/1.1 | HTTP/2 | gRPC\n");
+    server.add_key("keeper", "keys", "a").await;
     let (calls, peculiar) = (calls(), extras());
+    let of_keys = calls_of_keys(id);
     let mut cases = Vec::new();
     for (key, secret) in &server.keys {
         for call in &calls {
             cases.push((*key, secret.as_deref(), call, PLAIN));
         }
+    }
+    for (key, secret) in server.keys.iter().filter(|(key, _)| ["admin", "keeper"].contains(key)) {
+        // The key stays for the next call.
+        let calls = of_keys.iter().filter(|it| *key != "admin" || it.name != "delete key");
+        cases.extend(calls.map(|call| (*key, secret.as_deref(), call, PLAIN)));
     }
     let few = ["no key", "bad key", "admin"];
     for (key, secret) in server.keys.iter().filter(|(key, _)| few.contains(key)) {

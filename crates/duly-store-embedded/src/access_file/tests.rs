@@ -2,7 +2,7 @@ use std::{path::Path, sync::Arc};
 
 use duly_core::{
     Timestamp,
-    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
+    access::{Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey},
 };
 use duly_store::{RestoreState, Store as _};
 use futures::executor::block_on;
@@ -46,9 +46,11 @@ fn p1_keys_survive_a_crash_at_every_operation() {
     for at in 1.. {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
-        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)))
+            .unwrap()
+            .unwrap();
         disk.plan(Fault::CrashAtOp(at));
-        let changed = block_on(store.change_access(1, put(2), ChangeOrigin::Call));
+        let changed = block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY)));
         let is_over = !disk.is_down();
         drop(store);
         let store = open(&disk.crash()).unwrap();
@@ -69,7 +71,7 @@ fn a_crash_within_the_first_change_never_admits_everyone_again() {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
         disk.plan(Fault::CrashAtOp(at));
-        let changed = block_on(store.change_access(0, put(1), ChangeOrigin::Call));
+        let changed = block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)));
         let is_over = !disk.is_down();
         drop(store);
         let store = open(&disk.crash()).unwrap();
@@ -85,15 +87,17 @@ fn a_crash_within_the_first_change_never_admits_everyone_again() {
 fn a_full_disk_changes_no_key() {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
     disk.plan(Fault::NoSpaceAtWrite(1));
-    let error = block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap_err();
+    let error =
+        block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY))).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(version(&store), 1);
-    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
     // The copy has the change, and the file refuses it: it is undone in both.
     disk.plan(Fault::ErrorAtSync(2));
-    let error = block_on(store.change_access(2, put(3), ChangeOrigin::Call)).unwrap_err();
+    let error =
+        block_on(store.change_access(2, put(3), ChangeOrigin::Call(AdminLogin::ANY))).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(version(&store), 2);
     drop(store);
@@ -107,14 +111,17 @@ fn a_first_key_that_fails_requires_no_key() {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
         disk.plan(Fault::ErrorAtSync(at));
-        let error = block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap_err();
+        let error = block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)))
+            .unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{at}: {error}");
         assert_eq!(block_on(store.read_access(u64::MAX)).unwrap().unwrap().version, 0, "{at}");
         drop(store);
         let disk = disk.crash();
         assert_eq!(Manifest::read(&disk).unwrap().unwrap().features & format::KEYS, 0, "{at}");
         let store = open(&disk).unwrap();
-        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)))
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -123,11 +130,14 @@ fn a_change_that_is_not_undone_is_in_doubt() {
     for seed in 0..8 {
         let disk = SimDisk::new(seed);
         let store = open(&disk).unwrap();
-        block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
+        block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)))
+            .unwrap()
+            .unwrap();
         // The copy may have the change, and cannot be written again.
         disk.plan(Fault::ErrorAtSync(1));
         disk.plan(Fault::NoSpaceAtWrite(3));
-        let error = block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap_err();
+        let error = block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY)))
+            .unwrap_err();
         assert!(matches!(error, Error::InDoubt { .. }), "{seed}: {error}");
     }
 }
@@ -136,8 +146,8 @@ fn a_change_that_is_not_undone_is_in_doubt() {
 fn with_two_keys() -> SimDisk {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
-    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
     drop(store);
     disk
 }
@@ -174,7 +184,8 @@ fn a_damaged_pair_admits_no_caller_and_stops_no_timer() {
         assert!(damage.contains(part), "{damage} lacks {part}");
     }
     assert!(found.version > 0 && found.keys.is_empty());
-    let error = block_on(store.change_access(1, put(3), ChangeOrigin::Call)).unwrap_err();
+    let error =
+        block_on(store.change_access(1, put(3), ChangeOrigin::Call(AdminLogin::ANY))).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(store.health().not_ready, Vec::<String>::new());
     drop(store);
@@ -199,10 +210,12 @@ fn p10_a_key_is_revoked_without_a_free_byte_or_inode() {
     disk.set_free_inodes(0);
     let disabled = ApiKey { disabled: true, ..admin(2) };
     let change = AccessChange::Put(Box::new(disabled));
-    let changed = block_on(store.change_access(2, change, ChangeOrigin::Call)).unwrap().unwrap();
+    let changed = block_on(store.change_access(2, change, ChangeOrigin::Call(AdminLogin::ANY)))
+        .unwrap()
+        .unwrap();
     assert!(changed.keys[&admin(2).id].disabled);
     let change = AccessChange::Delete(admin(2).id);
-    block_on(store.change_access(3, change, ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(3, change, ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
     drop(store);
     assert_eq!(records(&open(&disk.crash()).unwrap()).keys.len(), 1);
 }
@@ -234,14 +247,17 @@ fn p10_a_key_is_revoked_after_growth_that_was_half_done() {
         let digit = u8::try_from(seen + 1).unwrap();
         let before = disk.read_file(COPY).len();
         disk.plan(Fault::NoSpaceAtWrite(2));
-        let changed = block_on(store.change_access(seen, put(digit), ChangeOrigin::Call));
+        let changed =
+            block_on(store.change_access(seen, put(digit), ChangeOrigin::Call(AdminLogin::ANY)));
         if disk.read_file(COPY).len() > before && changed.is_err() {
             break seen;
         }
         seen = version(&store);
         if changed.is_err() {
             disk.plan(Fault::NoSpaceAtWrite(u64::MAX));
-            block_on(store.change_access(seen, put(digit), ChangeOrigin::Call)).unwrap().unwrap();
+            block_on(store.change_access(seen, put(digit), ChangeOrigin::Call(AdminLogin::ANY)))
+                .unwrap()
+                .unwrap();
             seen += 1;
         }
     };
@@ -249,7 +265,9 @@ fn p10_a_key_is_revoked_after_growth_that_was_half_done() {
     disk.set_free_inodes(0);
     disk.plan(Fault::NoSpaceAtWrite(u64::MAX));
     let change = AccessChange::Delete(admin(2).id);
-    block_on(store.change_access(grown, change, ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(grown, change, ChangeOrigin::Call(AdminLogin::ANY)))
+        .unwrap()
+        .unwrap();
 }
 
 /// A file from an earlier time, as one that was put back from a backup, does not bring a revoked key back.
@@ -259,7 +277,7 @@ fn an_older_file_undoes_no_change() {
     let older = whole.read_file(NAME);
     let store = open(&whole).unwrap();
     let change = AccessChange::Delete(admin(2).id);
-    block_on(store.change_access(2, change, ChangeOrigin::Call)).unwrap().unwrap();
+    block_on(store.change_access(2, change, ChangeOrigin::Call(AdminLogin::ANY))).unwrap().unwrap();
     drop(store);
     for name in [NAME, COPY] {
         let disk = whole.crash();
@@ -292,11 +310,17 @@ fn files_of_an_older_build_are_read_and_written_twice() {
 fn changes_name_the_version_that_they_are_based_on() {
     let disk = SimDisk::new(7);
     let store = open(&disk).unwrap();
-    let first = block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap().unwrap();
-    assert_eq!(block_on(store.change_access(0, put(2), ChangeOrigin::Call)).unwrap(), None);
+    let first = block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY)))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        block_on(store.change_access(0, put(2), ChangeOrigin::Call(AdminLogin::ANY))).unwrap(),
+        None
+    );
     assert_eq!(block_on(store.read_access(first.version)).unwrap(), None);
     let delete = AccessChange::Delete(admin(1).id);
-    let error = block_on(store.change_access(1, delete, ChangeOrigin::Call)).unwrap_err();
+    let error =
+        block_on(store.change_access(1, delete, ChangeOrigin::Call(AdminLogin::ANY))).unwrap_err();
     assert!(error.to_string().contains("admin"), "{error}");
     assert_eq!(version(&store), 1);
 }
@@ -307,7 +331,7 @@ fn older_builds_refuse_a_store_with_keys() {
     let store = open(&disk).unwrap();
     let features = |disk: &SimDisk| Manifest::read(disk).unwrap().unwrap().features;
     assert_eq!(features(&disk) & format::KEYS, 0);
-    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY))).unwrap();
     assert_eq!(features(&disk), format::KNOWN_FEATURES);
     drop(store);
     drop(open(&disk).unwrap());
@@ -325,7 +349,7 @@ fn restored_keys_admit_no_one_until_they_are_confirmed() {
     let restore_state =
         |store: &EmbeddedStore| block_on(store.read_access(u64::MAX)).unwrap().unwrap().restore;
     let store = open(&data);
-    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY))).unwrap();
     store.backup(&copy, &mut |_| {}).unwrap();
     store.close();
     drop(store);
@@ -358,8 +382,8 @@ fn keys_of_a_backup_in_place_of_a_damaged_pair_wait() {
     let open =
         || EmbeddedStore::open_dir(&data, Options::default(), Arc::new(SystemClock)).unwrap();
     let store = open();
-    block_on(store.change_access(0, put(1), ChangeOrigin::Call)).unwrap();
-    block_on(store.change_access(1, put(2), ChangeOrigin::Call)).unwrap();
+    block_on(store.change_access(0, put(1), ChangeOrigin::Call(AdminLogin::ANY))).unwrap();
+    block_on(store.change_access(1, put(2), ChangeOrigin::Call(AdminLogin::ANY))).unwrap();
     store.backup(&copy, &mut |_| {}).unwrap();
     // Beside a whole file of the same version, the file of the backup changes nothing.
     drop(store);
@@ -368,8 +392,12 @@ fn keys_of_a_backup_in_place_of_a_damaged_pair_wait() {
         assert_eq!(records(&open()).restore, RestoreState::None, "{name}");
     }
     let store = open();
-    block_on(store.change_access(2, AccessChange::Delete(admin(2).id), ChangeOrigin::Call))
-        .unwrap();
+    block_on(store.change_access(
+        2,
+        AccessChange::Delete(admin(2).id),
+        ChangeOrigin::Call(AdminLogin::ANY),
+    ))
+    .unwrap();
     drop(store);
     for is_damaged in [true, false] {
         for name in [NAME, COPY] {

@@ -230,7 +230,11 @@ fn p1_the_check_knows_every_file() {
     let (data, backup) = (root.path().join("data"), root.path().join("backup"));
     let store = make_store(&data);
     let key = crate::access_file::tests::put(1);
-    let changed = store.change_access(0, key, crate::access_file::ChangeOrigin::Call);
+    let changed = store.change_access(
+        0,
+        key,
+        crate::access_file::ChangeOrigin::Call(duly_core::access::AdminLogin::ANY),
+    );
     changed.now_or_never().expect("at once").expect("written");
     let entry = duly_store::AuditEntry {
         id: duly_store::AuditId::new(SystemClock.now(), 1),

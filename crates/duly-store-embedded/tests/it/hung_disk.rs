@@ -13,7 +13,7 @@ use std::{
 
 use duly_core::{
     Millis, State, Timestamp,
-    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
+    access::{Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey},
     env::Clock as _,
 };
 use duly_store::{
@@ -55,7 +55,7 @@ pub(crate) fn add_key(store: &EmbeddedStore, digit: u8) -> duly_store::Result<()
     let put = AccessChange::Put(Box::new(ApiKey::new(&presented, "k".to_owned(), rights, created)));
     let seen = wait(store.read_access(u64::MAX)).expect("keys are in memory");
     let seen = seen.map_or(0, |records| records.version);
-    wait(store.change_access(seen, put, ChangeOrigin::Call)).map(drop)
+    wait(store.change_access(seen, put, ChangeOrigin::Call(AdminLogin::ANY))).map(drop)
 }
 
 /// Adds an entry to the audit log.

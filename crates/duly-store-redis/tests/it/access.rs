@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use duly_core::{
     Timestamp,
-    access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
+    access::{Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
     shard::ShardId,
 };
 use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
@@ -51,7 +51,8 @@ pub(crate) async fn change(
 ) -> Result<AccessRecords, Error> {
     loop {
         let seen = records(store).await?.version;
-        let changed = store.change_access(seen, change.clone(), ChangeOrigin::Call).await?;
+        let changed =
+            store.change_access(seen, change.clone(), ChangeOrigin::Call(AdminLogin::ANY)).await?;
         if let Some(records) = changed {
             return Ok(records);
         }

@@ -3,8 +3,8 @@
 use duly_core::{
     Timestamp,
     access::{
-        Actions, ApiKey, KeyId, NamespacePattern, PresentedKey, Role, Tenant, TenantLimit,
-        TenantLimits, TenantName,
+        Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey, Role, Tenant,
+        TenantLimit, TenantLimits, TenantName,
     },
 };
 
@@ -33,7 +33,7 @@ async fn change(
     seen: u64,
     change: AccessChange,
 ) -> Result<Option<AccessRecords>, Error> {
-    store.change_access(seen, change, ChangeOrigin::Call).await
+    store.change_access(seen, change, ChangeOrigin::Call(AdminLogin::ANY)).await
 }
 
 async fn records(store: &dyn Store) -> AccessRecords {

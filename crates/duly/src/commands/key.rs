@@ -65,7 +65,7 @@ enum Action {
     Rotate {
         #[command(flatten)]
         key: KeyArg,
-        /// Time for which the old secret stays valid, at most 30d; without it the old one ends at once
+        /// Time for which the old secret stays valid, at most 30d; 1h without it, and 0s ends it at once
         #[arg(long, value_name = "TIME", value_parser = values::duration)]
         keep_old: Option<Millis>,
     },

@@ -183,6 +183,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
     };
     let rows = [
         fixed("keys of callers", most(duly_store::access::KEYS_MAX as u64)),
+        fixed("keys of a tenant", most(duly_store::access::TENANT_KEYS_MAX as u64)),
         fixed("tenants", most(duly_store::access::TENANTS_MAX as u64)),
         fixed("patterns of a tenant", range(&1, &TENANT_LIST_MAX)),
         fixed("hosts of a tenant's destinations", most(TENANT_LIST_MAX as u64)),

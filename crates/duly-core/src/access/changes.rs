@@ -1,0 +1,233 @@
+//! Changes of keys: who may make them, and the administrators that they must leave.
+//!
+//! 1. A caller changes only keys that permit no more than its own ([`ApiKey::is_within`]).
+//! 2. A key with a subject takes the place of the keys of its holder's groups, and its removal brings them back. So
+//!    only an administrator of all namespaces changes such a key in any way.
+//! 3. A disabled key is changed only with all rights of the caller who disabled it: otherwise its holder's team
+//!    could enable the key again.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Actions, ApiKey, NamespacePattern, covers_patterns};
+use crate::Timestamp;
+
+/// The rights of the caller who disabled a key, as they were then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisabledBy {
+    /// The id of the caller's key.
+    pub key: String,
+    /// The actions that it permitted.
+    pub actions: Actions,
+    /// The namespaces in which it permitted them.
+    pub namespaces: Vec<NamespacePattern>,
+}
+
+/// The reason for which a caller may not create, change or remove a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeRefusal {
+    /// The key permits more than that of the caller.
+    Wider,
+    /// The key has a subject, and the caller is no administrator of all namespaces.
+    Subject,
+    /// The key was disabled by a caller with more rights: one with this key, or an unknown one.
+    Disabled(Option<String>),
+}
+
+impl ApiKey {
+    /// Checks that the holder of the key `caller` may create, change, rotate or remove this key.
+    ///
+    /// # Errors
+    /// The first reason for which it may not.
+    pub fn check_change_by(&self, caller: &Self) -> Result<(), ChangeRefusal> {
+        if !self.is_within(caller) {
+            return Err(ChangeRefusal::Wider);
+        }
+        if self.subject.is_some() && !caller.is_admin() {
+            return Err(ChangeRefusal::Subject);
+        }
+        let has_rights = match &self.disabled_by {
+            _ if !self.disabled => true,
+            Some(by) => {
+                by.actions.is_within(caller.actions)
+                    && covers_patterns(&caller.namespaces, &by.namespaces)
+            }
+            // Disabled offline, or by a build that did not keep the rights.
+            None => caller.is_admin(),
+        };
+        if has_rights {
+            return Ok(());
+        }
+        Err(ChangeRefusal::Disabled(self.disabled_by.as_ref().map(|by| by.key.clone())))
+    }
+
+    /// Disables the key with the rights of the key `caller`.
+    pub fn disable_by(&mut self, caller: &Self) {
+        self.disabled = true;
+        self.disabled_by = Some(DisabledBy {
+            key: caller.id.to_string(),
+            actions: caller.actions,
+            namespaces: caller.namespaces.clone(),
+        });
+    }
+
+    /// Enables the key.
+    pub fn enable(&mut self) {
+        (self.disabled, self.disabled_by) = (false, None);
+    }
+}
+
+/// The conditions under which an administrator can log in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdminLogin {
+    /// `true`: keys with a secret are admitted.
+    pub keys: bool,
+    /// `true`: subjects of certificates are admitted.
+    pub certificates: bool,
+    /// `true`: subjects of tokens are admitted.
+    pub tokens: bool,
+    /// Keys that were created before this time are refused.
+    pub created_since: Timestamp,
+    /// The place of the login.
+    pub from: LoginPlace,
+}
+
+/// The place of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginPlace {
+    /// Any network.
+    Anywhere,
+    /// An address; a Unix socket has none.
+    Address(Option<IpAddr>),
+}
+
+impl AdminLogin {
+    /// Every proof, from anywhere.
+    pub const ANY: Self = Self {
+        keys: true,
+        certificates: true,
+        tokens: true,
+        created_since: Timestamp::MIN,
+        from: LoginPlace::Anywhere,
+    };
+
+    /// Returns the time until which an administrator of all namespaces can log in with a key, if it can by `now`.
+    pub fn ends_at(&self, key: &ApiKey, now: Timestamp) -> Option<Timestamp> {
+        let is_admitted = match key.subject.as_ref().map(super::Subject::is_of_certificate) {
+            None => self.keys,
+            Some(true) => self.certificates,
+            Some(false) => self.tokens,
+        };
+        let is_near = match self.from {
+            LoginPlace::Anywhere => true,
+            LoginPlace::Address(address) => key.is_allowed_from(address),
+        };
+        let has_begun = key.not_before.is_none_or(|from| from <= now);
+        let is_usable = key.is_admin() && !key.disabled && is_admitted && is_near && has_begun;
+        if !is_usable || key.created_at < self.created_since {
+            return None;
+        }
+        let end = key.expires_at.unwrap_or(Timestamp::MAX);
+        if key.subject.is_some() {
+            return Some(end);
+        }
+        let secrets = key.secrets.iter().map(|secret| secret.ends_at.unwrap_or(Timestamp::MAX));
+        secrets.max().map(|secret| secret.min(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Millis,
+        access::{Action, KeyId, PresentedKey, Subject},
+    };
+
+    const NOW: Timestamp = Timestamp::saturating_from_unix_ms(1_800_000_000_000);
+
+    fn key(digit: u8, actions: Actions, namespaces: &[&str]) -> ApiKey {
+        let presented = PresentedKey::new(KeyId::generate([digit; 10]), [digit; 32]);
+        let patterns = namespaces.iter().map(|it| NamespacePattern::new(it).unwrap()).collect();
+        ApiKey::new(&presented, "key".to_owned(), (actions, patterns), (NOW, String::new()))
+    }
+
+    #[test]
+    fn a_disabled_key_needs_the_rights_of_who_disabled_it() {
+        let narrow = |actions: &[Action]| actions.iter().copied().collect::<Actions>();
+        let helper = key(1, narrow(&[Action::Keys, Action::Read]), &["a"]);
+        let team = key(2, narrow(&[Action::Keys, Action::Read]), &["a", "b*"]);
+        let admin = key(3, Actions::all(), &["*"]);
+        let own = key(4, narrow(&[Action::Read]), &["a"]);
+        let by = |caller: &ApiKey| {
+            let mut disabled = own.clone();
+            disabled.disable_by(caller);
+            disabled
+        };
+        let unknown = ApiKey { disabled: true, ..own.clone() };
+        for (changed, refused) in [
+            (own.clone(), &[][..]),
+            (by(&helper), &[]),
+            (by(&team), &[1]),
+            (by(&admin), &[1, 2]),
+            (unknown, &[1, 2]),
+        ] {
+            for (caller, digit) in [(&helper, 1), (&team, 2), (&admin, 3)] {
+                let checked = changed.check_change_by(caller);
+                let by = changed.disabled_by.as_ref().map(|by| by.key.clone());
+                let expected = match refused.contains(&digit) {
+                    true => Err(ChangeRefusal::Disabled(by)),
+                    false => Ok(()),
+                };
+                assert_eq!(checked, expected, "{:?} {digit}", changed.disabled_by);
+            }
+        }
+        let mut enabled = by(&admin);
+        enabled.enable();
+        assert_eq!(enabled, own);
+        let subject = own.clone().with_subject(Some(Subject::new("jwt:sub:a").unwrap()));
+        assert_eq!(subject.check_change_by(&team), Err(ChangeRefusal::Subject));
+        assert_eq!(subject.check_change_by(&admin), Ok(()));
+        assert_eq!(team.check_change_by(&helper), Err(ChangeRefusal::Wider));
+    }
+
+    #[test]
+    fn administrators_count_if_they_can_log_in() {
+        let later = NOW.saturating_add(Millis::from_secs(60));
+        let admin = key(1, Actions::all(), &["*"]);
+        let end_of = |login: AdminLogin, change: &dyn Fn(&mut ApiKey)| {
+            let mut key = admin.clone();
+            change(&mut key);
+            login.ends_at(&key, NOW)
+        };
+        let (any, max) = (AdminLogin::ANY, Some(Timestamp::MAX));
+        let of = |subject: &'static str| {
+            move |key: &mut ApiKey| {
+                *key = key.clone().with_subject(Some(Subject::new(subject).unwrap()));
+            }
+        };
+        assert_eq!(end_of(any, &|_| {}), max);
+        assert_eq!(end_of(any, &|key| key.expires_at = Some(later)), Some(later));
+        assert_eq!(end_of(any, &|key| key.secrets[0].ends_at = Some(later)), Some(later));
+        assert_eq!(end_of(any, &|key| key.disabled = true), None);
+        assert_eq!(end_of(any, &|key| key.not_before = Some(later)), None);
+        assert_eq!(end_of(any, &|key| key.actions = [Action::Keys].into_iter().collect()), None);
+        assert_eq!(end_of(any, &|key| key.secrets.clear()), None);
+        assert_eq!(end_of(any, &of("cert:a")), max);
+        assert_eq!(end_of(any, &of("jwt:group:a")), max);
+        assert_eq!(end_of(AdminLogin { certificates: false, ..any }, &of("cert:a")), None);
+        assert_eq!(end_of(AdminLogin { tokens: false, ..any }, &of("jwt:sub:a")), None);
+        assert_eq!(end_of(AdminLogin { keys: false, ..any }, &|_| {}), None);
+        assert_eq!(end_of(AdminLogin { created_since: later, ..any }, &|_| {}), None);
+        let from = |address: &str| AdminLogin {
+            from: LoginPlace::Address(Some(address.parse().unwrap())),
+            ..any
+        };
+        let ten = |key: &mut ApiKey| key.networks = vec!["10.0.0.0/8".parse().unwrap()];
+        assert_eq!(end_of(any, &ten), max);
+        assert_eq!(end_of(from("10.0.0.1"), &ten), max);
+        assert_eq!(end_of(from("192.0.2.1"), &ten), None);
+        assert_eq!(end_of(AdminLogin { from: LoginPlace::Address(None), ..any }, &ten), None);
+    }
+}
