@@ -131,6 +131,10 @@ pub(crate) async fn run(
     request.extensions_mut().insert(admitted.clone());
     match timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(mut response)) => {
+            if admitted.operation().kind == CallKind::Read {
+                // The call may have waited.
+                admitted.check_still_valid()?;
+            }
             admitted.write_notice_to(response.headers_mut());
             Ok(response)
         }

@@ -393,4 +393,6 @@ fn unauthenticated_by(means: &[&str]) -> Problem {
 #[cfg(test)]
 mod attacks;
 #[cfg(test)]
+mod revoked;
+#[cfg(test)]
 pub(crate) mod tests;

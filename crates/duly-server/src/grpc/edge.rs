@@ -22,7 +22,7 @@ use crate::{
     admission::{self, Arrival, Decision, admit},
     connection::Connection,
     memory::budget::Budget,
-    operations::{self, CallKind, UNKNOWN_PATH},
+    operations::{self, CallKind, Right, UNKNOWN_PATH},
     service::{Admitted, App},
     telemetry::UNMATCHED,
 };
@@ -105,12 +105,14 @@ async fn guarded(
     let least = limits.server.into_iter().chain(limits.caller).min();
     let name = (limits.server != least).then_some(CALLER_LIMIT);
     let limit = least.unwrap_or(Duration::MAX);
+    let is_stream = limits.server.is_none() && admitted.operation().right != Right::Open;
+    let checked = is_stream.then(|| admitted.clone());
     match admission::run(admitted, limit, name, request, next).await {
         Ok(response) => {
             // A stream has its response at once; the caller's limit ends it later.
             let deadline =
                 limits.caller.filter(|_| limits.server.is_none()).map(|caller| began + caller);
-            outbound::bounded(budget, with_duly_status(response), deadline)
+            outbound::bounded(budget, with_duly_status(response), deadline, checked)
         }
         Err(problem) => refuse(problem),
     }

@@ -2,6 +2,7 @@
 //!
 //! 1. The bytes of a response count against the request memory until the connection has released them.
 //! 2. The claims of a response are delivered when its last byte is handed over.
+//! 3. The caller of a stream is checked before each part: a revoked key gets nothing more, also of what is ready.
 
 use std::{
     pin::Pin,
@@ -20,6 +21,7 @@ use hyper::body::Frame;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
 
 use super::{Problem, consume::PolledResponses, status::stream_deadline_exceeded};
 use crate::{
@@ -128,11 +130,12 @@ pub(super) fn with_guards<T>(
 }
 
 /// Bounds a response, which counts against `budget` unless it has a reservation; a stream ends at
-/// `deadline`.
+/// `deadline`, and when its caller, who is `checked`, is not admitted any more.
 pub(super) fn bounded(
     budget: &Budget,
     mut response: Response,
     deadline: Option<Instant>,
+    checked: Option<Admitted>,
 ) -> Response {
     let guards = response.extensions_mut().remove::<Arc<Mutex<ResponseGuards>>>();
     let polled_responses = response.extensions_mut().remove::<PolledResponses>();
@@ -145,6 +148,7 @@ pub(super) fn bounded(
             guards,
             polled_responses,
             deadline,
+            checked,
             rest: Bytes::new(),
             in_rest: Vec::new(),
         })
@@ -157,6 +161,8 @@ struct Outbound {
     guards: Option<Arc<Mutex<ResponseGuards>>>,
     polled_responses: Option<PolledResponses>,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// The call of a stream.
+    checked: Option<Admitted>,
     /// Bytes that are made and not handed over.
     rest: Bytes,
     /// Responses of a stream that end in `rest`.
@@ -178,6 +184,14 @@ impl Outbound {
             leased.delivered();
         }
         Frame::data(part)
+    }
+
+    /// Ends a stream with a status; its producer is dropped.
+    fn end(&mut self, status: &Status) -> Option<Result<Frame<Bytes>, axum::Error>> {
+        (self.deadline, self.checked, self.inner) = (None, None, Body::empty());
+        let mut trailers = HeaderMap::new();
+        let added = status.add_header(&mut trailers).ok();
+        added.map(|()| Ok(Frame::trailers(trailers)))
     }
 
     /// Counts made bytes.
@@ -202,12 +216,10 @@ impl hyper::body::Body for Outbound {
             return Poll::Ready(Some(Ok(this.part())));
         }
         if this.deadline.as_mut().is_some_and(|deadline| deadline.poll_unpin(context).is_ready()) {
-            // The trailers end the stream; its producer is dropped.
-            (this.deadline, this.inner) = (None, Body::empty());
-            let mut trailers = HeaderMap::new();
-            let status = stream_deadline_exceeded();
-            let added = status.add_header(&mut trailers).ok();
-            return Poll::Ready(added.map(|()| Ok(Frame::trailers(trailers))));
+            return Poll::Ready(this.end(&stream_deadline_exceeded()));
+        }
+        if let Some(Err(problem)) = this.checked.as_ref().map(Admitted::check_still_valid) {
+            return Poll::Ready(this.end(&problem.into()));
         }
         let polled = Pin::new(&mut this.inner).poll_frame(context);
         polled.map(|frame| {

@@ -257,7 +257,7 @@ impl LineStream {
 
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
-        self.admitted.caller().check_still_valid(self.admitted.now())?;
+        self.admitted.check_still_valid()?;
         self.admitted.audit.check_writable()?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.

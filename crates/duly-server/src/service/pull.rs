@@ -48,7 +48,7 @@ impl Claims {
         };
         let leased = admitted.node.lease(request).await?;
         // The call may have waited. Claims that are dropped are released.
-        admitted.caller().check_still_valid(admitted.now())?;
+        admitted.check_still_valid()?;
         Ok(Self { leased, memory })
     }
 

@@ -50,7 +50,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// Time for which verdicts are accepted while the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// Interval at which the key of the consumer is checked: a revoked one ends its stream.
+/// Interval at which the key of an idle consumer is checked. It is checked with each message too, both ways.
 const KEY_CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// A running lease, with the slot for its response.
@@ -89,7 +89,7 @@ impl Session {
     ) -> Result<(), Status> {
         // The bounds of incoming messages limit this wait.
         let Some(mut first) = requests.next().await? else { return Ok(()) };
-        admitted.caller().check_still_valid(admitted.now())?;
+        admitted.check_still_valid()?;
         let open = required("open", first.open.take())?;
         let opened = Self::open(admitted.clone(), open, responses);
         admitted.note_step("grpc", &admitted.take_notes(), None, false);
@@ -113,13 +113,16 @@ impl Session {
                 }
                 Some(()) = wait_until(ends_at) => return Ok(()),
                 _ = check.tick(), if has_key => {
-                    admitted.caller().check_still_valid(admitted.now()).map_err(Status::from)?;
+                    admitted.check_still_valid().map_err(Status::from)?;
                 }
                 Some(()) = wait_until(lease_ends_at) => {
                     session.held.forget_ended(Instant::now());
                 }
                 request = requests.next() => match request? {
-                    Some(request) => session.take(request).await?,
+                    Some(request) => {
+                        admitted.check_still_valid()?;
+                        session.take(request).await?;
+                    }
                     None => return Ok(()),
                 },
                 Some(leased) = &mut leasing, if is_leasing => {

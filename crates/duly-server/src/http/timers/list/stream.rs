@@ -7,7 +7,8 @@
 //!    cursor to continue from. A stream without a last line was cut off.
 //! 4. While shards are unavailable, the stream has the timers of the others, and its last line gives the
 //!    missing shards as the reason for which it is not complete.
-//! 5. A search by tag or id prefix reports its progress and a cursor after each page, so a caller can
+//! 5. The caller is checked before each part: a revoked key gets no part of a page that is ready.
+//! 6. A search by tag or id prefix reports its progress and a cursor after each page, so a caller can
 //!    stop at any line.
 
 use std::{
@@ -19,7 +20,10 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use duly_api::{View, timer::ListEnd};
 use duly_core::{Code, shard::ShardId};
-use duly_store::{Error, query::ListRequest};
+use duly_store::{
+    Error,
+    query::{ListRequest, Position},
+};
 use futures::stream;
 
 use super::truncate_page;
@@ -56,6 +60,7 @@ pub(super) async fn respond(
         examined: 0,
         unavailable: BTreeMap::new(),
         over: false,
+        is_stopped: false,
         ready: VecDeque::new(),
     };
     listing.page().await?;
@@ -76,6 +81,8 @@ struct ListStream {
     /// Shards that were missing in a page, with the first error of each.
     unavailable: BTreeMap<ShardId, Error>,
     over: bool,
+    /// `true`: the last line is the reason for an early end.
+    is_stopped: bool,
     /// Parts that are written and not handed over.
     ready: VecDeque<Bytes>,
 }
@@ -85,16 +92,28 @@ impl ListStream {
     async fn next(&mut self) -> Option<Bytes> {
         while self.ready.is_empty() && !self.over {
             if let Err(problem) = self.page().await {
-                self.over = true;
                 let after = self.request.after.clone();
-                let cursor = after.map(|at| Cursor::new(at, self.filter).to_string());
-                let error = problem.into_body();
-                let unavailable_shards = self.unavailable_shards();
-                let last = ListEnd::Stopped { cursor, error, unavailable_shards };
-                self.ready = [line(&self.admitted, &last)].into();
+                self.stop(problem, after);
             }
         }
+        if !self.is_stopped
+            && !self.ready.is_empty()
+            && let Err(problem) = self.admitted.check_still_valid()
+        {
+            // A cursor would be behind the rest of the page.
+            self.stop(problem, None);
+        }
         self.ready.pop_front()
+    }
+
+    /// Ends the stream: its last line has the reason.
+    fn stop(&mut self, problem: Problem, after: Option<Position>) {
+        (self.over, self.is_stopped) = (true, true);
+        let cursor = after.map(|at| Cursor::new(at, self.filter).to_string());
+        let error = problem.into_body();
+        let unavailable_shards = self.unavailable_shards();
+        let last = ListEnd::Stopped { cursor, error, unavailable_shards };
+        self.ready = [line(&self.admitted, &last)].into();
     }
 
     async fn page(&mut self) -> Result<(), Problem> {
@@ -102,7 +121,7 @@ impl ListStream {
             let detail = "the server is stopping: continue from the cursor at the next server";
             return Err(Problem::temporary(Code::Unavailable, detail));
         }
-        self.admitted.caller().check_still_valid(self.admitted.now())?;
+        self.admitted.check_still_valid()?;
         let ReadResult { value, reservation, rest } =
             self.admitted.read_partial_page(self.request.clone()).await?;
         for (shard, error) in value.unavailable {
