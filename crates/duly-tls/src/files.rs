@@ -7,7 +7,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
@@ -36,6 +36,22 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(refused(format!("more than {} MiB", FILE_BYTES_MAX >> 20)));
     }
     Ok(bytes)
+}
+
+/// Checks that not every user of the machine can write to a file that decides who is admitted.
+///
+/// # Errors
+/// Errors of the system, and [`io::ErrorKind::PermissionDenied`] for a file with the write bit for others. The error
+/// does not name the file.
+pub fn check_trusted(path: &Path) -> io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
+    if mode & 0o002 == 0 {
+        return Ok(());
+    }
+    let reason = format!(
+        "every user of this machine can write to it (mode {mode:o}), and so decide who is admitted: chmod o-w"
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
 /// Returns `true` for the path of a stream that the process has already, such as `/dev/stdout`.
@@ -115,6 +131,21 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_file_that_everyone_can_write_to_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        fs::write(&path, "text").unwrap();
+        for (mode, is_trusted) in [(0o600, true), (0o664, true), (0o602, false), (0o666, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let checked = check_trusted(&path);
+            assert_eq!(checked.is_ok(), is_trusted, "{mode:o}");
+            if let Err(error) = checked {
+                assert!(error.to_string().contains(&format!("mode {mode:o}")), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn pipes_folders_and_huge_files_are_refused() {

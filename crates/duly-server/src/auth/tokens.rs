@@ -3,7 +3,8 @@
 //! 1. A token is good if one of the issuer's keys has signed it with an allowed algorithm, and if it names the
 //!    issuer and the audience and has not ended. Algorithms with a shared secret, and `none`, never are.
 //! 2. The issuer's keys come from a file, or from a URL that is read again at an interval and when a token
-//!    names an unknown key. What was read last stays in use if a read fails.
+//!    names an unknown key. The last set with a key stays in use if a read fails or has none: an empty set would end
+//!    every token. Keys of unknown kinds are left out (RFC 7517, section 5).
 //! 3. A verified token is remembered until it ends, so a signature is checked once.
 
 mod signatures;
@@ -19,12 +20,12 @@ use duly_core::{Timestamp, access::Subject};
 use duly_tls::files;
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
-    jwk::{Jwk, JwkSet, PublicKeyUse},
+    jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse},
 };
 use parking_lot::{Mutex, RwLock};
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Number, Value};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -40,8 +41,8 @@ const KEYS_BYTES_MAX: usize = 1024 * 1024;
 const VERIFIED_MAX: usize = 5_000;
 /// Groups of a token that are looked at.
 const GROUPS_MAX: usize = 200;
-/// Difference of clocks that is tolerated.
-const LEEWAY: Duration = Duration::from_secs(30);
+/// Difference of clocks that is tolerated, in milliseconds.
+const LEEWAY_MS: u64 = 30_000;
 /// Shortest time between two reads because of unknown keys.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Time-out of a read over HTTP.
@@ -81,6 +82,8 @@ pub(crate) struct Tokens {
     verified: Mutex<HashMap<[u8; 32], Verified>>,
     /// Notified when a token names an unknown key.
     unknown_key: Notify,
+    /// The reason why the last read failed.
+    last_error: RwLock<Option<String>>,
 }
 
 /// The subjects of a verified token.
@@ -97,12 +100,34 @@ pub(crate) struct Verified {
 /// Claims that are looked at.
 #[derive(Debug, Deserialize)]
 struct Claims {
-    exp: u64,
-    #[serde(default)]
-    nbf: u64,
+    /// One text: a list of issuers is none (RFC 7519, section 4.1.1).
+    iss: String,
+    exp: NumericDate,
+    nbf: Option<NumericDate>,
+    #[serde(rename = "iat")]
+    _iat: Option<NumericDate>,
     sub: Option<String>,
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
+}
+
+/// A time in seconds, possibly with a fraction (RFC 7519, section 2), in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct NumericDate(u64);
+
+impl<'de> Deserialize<'de> for NumericDate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Number::deserialize(deserializer)?;
+        if let Some(seconds) = number.as_u64() {
+            return Ok(Self(seconds.saturating_mul(1_000)));
+        }
+        let seconds = number.as_f64().filter(|seconds| *seconds >= 0.0);
+        let seconds = seconds.ok_or_else(|| D::Error::custom("a time before 1970"))?;
+        // A cast saturates. Times are compared with a leeway of seconds.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let ms = (seconds * 1_000.0) as u64;
+        Ok(Self(ms))
+    }
 }
 
 impl Tokens {
@@ -118,7 +143,7 @@ impl Tokens {
         };
         let keys = RwLock::new(Arc::new(keys));
         let (verified, unknown_key) = (Mutex::default(), Notify::new());
-        Ok(Self { options, keys, verified, unknown_key })
+        Ok(Self { options, keys, verified, unknown_key, last_error: RwLock::default() })
     }
 
     /// Verifies a token. Returns `None` if it is not good at `now`.
@@ -150,6 +175,14 @@ impl Tokens {
         Arc::ptr_eq(&verified.keys, &self.keys.read())
     }
 
+    /// Returns the warning that the issuer's keys cannot be read.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let error = self.last_error.read().clone()?;
+        Some(format!(
+            "the keys of the token issuer cannot be read, and those read before stay in use: {error}"
+        ))
+    }
+
     fn verify_anew(&self, token: &str, now: Timestamp) -> Option<Verified> {
         let header = decode_header(token).ok()?;
         if !self.options.algorithms.contains(&header.alg) || header.crit.is_some() {
@@ -160,22 +193,22 @@ impl Tokens {
             Some(kid) => keys.find(kid),
             None => keys.keys.first().filter(|_| keys.keys.len() == 1),
         };
-        let Some(key) = key.filter(|key| is_for_signatures(key)) else {
+        let Some(key) = key else {
             self.unknown_key.notify_one();
             return None;
         };
         let mut validation = Validation::new(header.alg);
-        validation.set_issuer(&[&self.options.issuer]);
         validation.set_audience(&[&self.options.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         // Both are compared with the clock of the server below.
         (validation.validate_exp, validation.validate_nbf) = (false, false);
         let key = DecodingKey::from_jwk(key).ok()?;
         let claims = decode::<Claims>(token, &key, &validation).ok()?.claims;
-        let leeway = LEEWAY.as_secs();
-        let at = |seconds: u64| Timestamp::saturating_from_unix_ms(seconds.saturating_mul(1_000));
-        let ends_at = at(claims.exp.saturating_add(leeway));
-        if now >= ends_at || now < at(claims.nbf.saturating_sub(leeway)) {
+        let ends_at = claims.exp.0.saturating_add(LEEWAY_MS);
+        let ends_at = Timestamp::saturating_from_unix_ms(ends_at);
+        let begins_at = claims.nbf.map_or(0, |nbf| nbf.0.saturating_sub(LEEWAY_MS));
+        let begins_at = Timestamp::saturating_from_unix_ms(begins_at);
+        if claims.iss != self.options.issuer || now >= ends_at || now < begins_at {
             return None;
         }
         let subject = claims.sub.map(|sub| format!("jwt:sub:{sub}"));
@@ -193,24 +226,23 @@ impl Tokens {
 
     /// Keeps the issuer's keys current, until it is aborted.
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
-        let mut last_error = None;
         loop {
             let began = Instant::now();
             match self.read_keys().await {
                 Ok(keys) => {
-                    last_error = None;
+                    *self.last_error.write() = None;
                     if *self.keys.read().as_ref() != keys {
                         *self.keys.write() = Arc::new(keys);
                         self.verified.lock().clear();
                         tracing::info!("keys of the token issuer read");
                     }
                 }
-                Err(error) if last_error.as_ref() != Some(&error) => {
+                Err(error) if self.last_error.read().as_ref() != Some(&error) => {
                     tracing::warn!(
                         %error,
                         "reading the keys of the token issuer failed; those read before stay in use"
                     );
-                    last_error = Some(error);
+                    *self.last_error.write() = Some(error);
                 }
                 Err(_) => {}
             }
@@ -247,7 +279,8 @@ pub(crate) fn check_file(path: &Path) -> Result<(), String> {
 }
 
 fn read_file(path: &Path) -> Result<JwkSet, String> {
-    parse(&files::read(path).map_err(|error| error.to_string())?)
+    let bytes = files::check_trusted(path).and_then(|()| files::read(path));
+    parse(&bytes.map_err(|error| error.to_string())?)
 }
 
 /// Reads a URL.
@@ -271,11 +304,26 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
 }
 
 fn parse(bytes: &[u8]) -> Result<JwkSet, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("no set of keys (JWKS): {error}"))
+    #[derive(Deserialize)]
+    struct AnyKeys {
+        keys: Vec<Value>,
+    }
+    let all: AnyKeys =
+        serde_json::from_slice(bytes).map_err(|error| format!("no set of keys (JWKS): {error}"))?;
+    let count = all.keys.len();
+    let known = all.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+    let keys: Vec<_> = known.filter(is_for_signatures).collect();
+    if keys.is_empty() {
+        return Err(format!("none of its {count} keys is for signatures and of a known kind"));
+    }
+    Ok(JwkSet { keys })
 }
 
+/// Returns `true` for a public key for signatures, of a known kind.
 fn is_for_signatures(key: &Jwk) -> bool {
-    key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature)
+    use AlgorithmParameters::{EllipticCurve, OctetKeyPair, RSA};
+    let is_public = matches!(key.algorithm, EllipticCurve(_) | RSA(_) | OctetKeyPair(_));
+    is_public && key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature)
 }
 
 #[cfg(test)]

@@ -127,6 +127,7 @@ pub(crate) fn password(path: &Path) -> Result<String, String> {
 /// # Errors
 /// The reason, without any content of the file.
 pub(crate) fn root_key(path: &Path) -> Result<PresentedKey, String> {
+    files::check_trusted(path).map_err(|error| error.to_string())?;
     let key = one_line(path)?.and_then(|line| line.trim().parse().ok());
     key.ok_or_else(|| "it must hold one line, a key as `duly key generate` prints it".to_owned())
 }

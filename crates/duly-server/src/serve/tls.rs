@@ -1,6 +1,7 @@
 //! TLS of connections, with files that are read again when they change.
 //!
-//! 1. Files that cannot be used, at a reload, leave the present certificate and authorities in use.
+//! 1. Files that cannot be used, at a reload, leave the present certificate and authorities in use. So does a
+//!    certificate that is out of its time while the present one is within it.
 //! 2. Where certificates are the only proof, a handshake without one fails: a stranger gets no further. Connections
 //!    that serve probes alone (`server.admin_listen`, and the reserve) need none.
 //! 3. A connection keeps the certificates of its handshake. Those of callers end at their end all the same
@@ -107,6 +108,8 @@ impl TlsOptions {
         })?;
         let mut authorities = None;
         if let Some(file) = &self.client_ca {
+            let trusted = files::check_trusted(&file.path);
+            trusted.map_err(|error| file.unusable(error.to_string()))?;
             let read = certificates(file)?;
             let (_, refused) = RootCertStore::empty().add_parsable_certificates(read.clone());
             if refused > 0 {
@@ -116,6 +119,27 @@ impl TlsOptions {
             authorities = Some(read);
         }
         Ok(TlsFiles { own, authorities })
+    }
+
+    /// Checks that a certificate is not out of its time, unless the present one is too.
+    fn check_time(
+        &self,
+        read: &CertifiedKey,
+        present: &CertifiedKey,
+        now: SystemTime,
+    ) -> Result<(), TlsFileError> {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let Some((begin, end)) = validity(read) else { return Ok(()) };
+        let is_present_good =
+            validity(present).is_some_and(|(begin, end)| (begin..end).contains(&now));
+        if (begin..end).contains(&now) || !is_present_good {
+            return Ok(());
+        }
+        let at = |seconds: u64| Timestamp::saturating_from_unix_ms(seconds.saturating_mul(1_000));
+        let time = if now < begin { ("begins", at(begin)) } else { ("ended", at(end)) };
+        let reason =
+            format!("its certificate {} at {}, and the present one is valid", time.0, time.1);
+        Err(self.certificate.unusable(reason))
     }
 
     /// Returns the settings of connections with these files.
@@ -239,6 +263,11 @@ impl Tls {
             }
             let options = self.options.clone();
             let Ok(read) = spawn_blocking(move || options.read()).await else { continue };
+            let read = read.and_then(|read| {
+                let own = &self.configs.read().files.own;
+                self.options.check_time(&read.own, own, SystemTime::now())?;
+                Ok(read)
+            });
             match read {
                 Ok(read) => {
                     last_error = None;
@@ -342,8 +371,59 @@ fn report_expiry(read: &CertifiedKey) {
     }
 }
 
+/// Returns the begin and the end of a server's certificate, in seconds of Unix time.
+fn validity(own: &CertifiedKey) -> Option<(u64, u64)> {
+    let (_, parsed) = parse_x509_certificate(own.cert.first()?).ok()?;
+    let begin = u64::try_from(parsed.validity().not_before.timestamp()).unwrap_or(0);
+    Some((begin, expiry(own.cert.first()?)?))
+}
+
 /// Returns the end of a certificate, in seconds of Unix time.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     u64::try_from(parsed.validity().not_after.timestamp()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn an_ended_certificate_does_not_replace_a_valid_one() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = |key, name: &str| NamedFile { key, path: folder.path().join(name) };
+        let options = TlsOptions {
+            certificate: file("tls.certificate_file", "own.pem"),
+            key: file("tls.key_file", "own.key"),
+            client_ca: None,
+            requires_certificate: false,
+            min_version: TlsVersion::V1_2,
+            reload: Duration::from_secs(30),
+        };
+        let of_years = |from, to| {
+            let mut params = CertificateParams::new(vec!["duly".to_owned()]).expect("a name");
+            (params.not_before, params.not_after) =
+                (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+            let key = KeyPair::generate().expect("a key");
+            let own = params.self_signed(&key).expect("signed");
+            fs::write(&options.certificate.path, own.pem()).expect("written");
+            fs::write(&options.key.path, key.serialize_pem()).expect("written");
+            options.read().expect("usable").own
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000); // 2027
+        let [good, better, ended, later] = [(2026, 2028), (2027, 2029), (2020, 2026), (2030, 2031)]
+            .map(|(from, to)| of_years(from, to));
+        let check = |read, present| options.check_time(read, present, now).err();
+        assert_eq!(check(&better, &good), None);
+        for (read, word) in [(&ended, "ended at 2026-01-01"), (&later, "begins at 2030-01-01")] {
+            let refused = check(read, &good).expect("the present one is kept").to_string();
+            assert!(refused.contains(word) && refused.contains("own.pem"), "{refused}");
+            // Nothing is lost then.
+            assert_eq!(check(read, &ended), None);
+        }
+    }
 }

@@ -26,6 +26,7 @@ pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<St
              webhook missing?"
         )
     }));
+    of_store.extend(admitted.auth.tokens().and_then(|tokens| tokens.warning()));
     let names = health.waits_for;
     if !names.is_empty() {
         of_store.push(format!(

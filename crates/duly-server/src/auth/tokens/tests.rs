@@ -118,11 +118,13 @@ fn other_tokens_are_refused() {
         issuer.token(&header(), &changed)
     };
     refused("of another issuer", &with("iss", json!("https://evil.example")));
+    refused("of a list of issuers", &with("iss", json!(["https://id.example"])));
+    refused("of no issuer", &with("iss", json!(null)));
     refused("for another audience", &with("aud", json!("other")));
     refused("ended", &with("exp", json!(NOW - 31)));
     refused("not yet valid", &with("nbf", json!(NOW + 31)));
     // A value of another type must not switch the check off.
-    for field in ["exp", "nbf"] {
+    for field in ["exp", "nbf", "iat"] {
         refused("a time as text", &with(field, json!("9999999999")));
         refused("a time as a list", &with(field, json!([NOW + 600])));
         refused("a time below zero", &with(field, json!(-1)));
@@ -163,6 +165,58 @@ fn other_tokens_are_refused() {
 }
 
 #[test]
+fn claims_have_every_form_of_rfc_7519() {
+    let issuer = Issuer::new();
+    let tokens = tokens(&issuer.jwks("one"));
+    let ends_at = |field: &str, value: Value| {
+        let mut changed = claims();
+        changed[field] = value;
+        let verified = tokens.verify(&issuer.token(&header(), &changed), now());
+        verified.map(|verified| verified.ends_at.unix_ms())
+    };
+    let usual = Some((NOW + 630) * 1_000);
+    for (field, value, expected) in [
+        ("exp", json!(1_800_000_600.5), Some((NOW + 630) * 1_000 + 500)),
+        ("exp", json!(1_799_999_970.5), Some(NOW * 1_000 + 500)),
+        ("exp", json!(1_799_999_969.5), None),
+        ("exp", json!(0.5), None),
+        ("exp", json!(1e18), Some(Timestamp::MAX.unix_ms())),
+        ("exp", json!(1e300), None),
+        ("exp", json!(u64::MAX - 1), Some(Timestamp::MAX.unix_ms())),
+        ("nbf", json!(1_800_000_029.5), usual),
+        ("nbf", json!(1_800_000_030.5), None),
+        ("nbf", json!(0), usual),
+        ("nbf", json!(u64::MAX), None),
+        ("nbf", json!(1e300), None),
+        ("iat", json!(1_800_000_000.25), usual),
+        ("iat", json!(1e300), usual),
+        ("aud", json!("duly"), usual),
+        ("aud", json!(["other", "duly"]), usual),
+        ("aud", json!(["other"]), None),
+        ("aud", json!([]), None),
+        ("aud", json!({"duly": true}), None),
+        ("sub", json!(1), None),
+    ] {
+        assert_eq!(ends_at(field, value.clone()), expected, "{field} {value}");
+    }
+}
+
+#[test]
+fn a_set_of_keys_may_have_some_of_unknown_kinds() {
+    let issuer = Issuer::new();
+    let token = issuer.token(&header(), &claims());
+    let mut jwks = issuer.jwks("one");
+    let unknown = json!({"kty": "AKP", "alg": "ML-DSA-65", "kid": "two", "pub": "AAAA"});
+    jwks["keys"].as_array_mut().unwrap().insert(0, unknown.clone());
+    assert!(subjects(&tokens(&jwks), &token).is_some());
+    let shared = json!({"kty": "oct", "kid": "three", "k": "AAAA"});
+    for keys in [json!([]), json!([unknown]), json!([unknown, shared])] {
+        let error = parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap_err();
+        assert!(error.contains("for signatures"), "{error}");
+    }
+}
+
+#[test]
 fn keys_with_ed25519_verify_and_those_for_encryption_do_not() {
     let random = SystemRandom::new();
     let document = Ed25519KeyPair::generate_pkcs8(&random).unwrap();
@@ -173,7 +227,10 @@ fn keys_with_ed25519_verify_and_those_for_encryption_do_not() {
     for (usage, is_good) in [("sig", true), ("enc", false)] {
         let jwks = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "use": usage,
                                     "x": encode(key.public_key())}]});
-        assert_eq!(subjects(&tokens(&jwks), &token).is_some(), is_good, "{usage}");
+        match parse(jwks.to_string().as_bytes()) {
+            Ok(_) => assert!(is_good && subjects(&tokens(&jwks), &token).is_some(), "{usage}"),
+            Err(_) => assert!(!is_good, "{usage}"),
+        }
     }
 }
 
@@ -215,11 +272,20 @@ async fn keys_are_read_again_and_stay_if_that_fails() {
     };
     until(&|| is_good(&first, "one")).await;
     // The server of the keys is down: those that were read before stay in use.
-    *served.lock() = None;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(is_good(&first, "one") && !is_good(&second, "two"));
+    assert_eq!(tokens.warning(), None);
+    for answer in [None, Some(r#"{"keys":[]}"#.to_owned()), Some("{}".to_owned())] {
+        let reason = match &answer {
+            None => "500",
+            Some(text) if text == "{}" => "missing field",
+            Some(_) => "none of its 0 keys",
+        };
+        *served.lock() = answer;
+        until(&|| tokens.warning().is_some_and(|warning| warning.contains(reason))).await;
+        assert!(is_good(&first, "one") && !is_good(&second, "two"), "{reason}");
+    }
     *served.lock() = Some(second.jwks("two").to_string());
     until(&|| is_good(&second, "two")).await;
+    assert_eq!(tokens.warning(), None);
     assert!(
         !is_good(&first, "one"),
         "a key that is gone verifies nothing, also what it did before"
