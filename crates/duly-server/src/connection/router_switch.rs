@@ -2,6 +2,8 @@
 //!
 //! The choice is made for each request. So a connection that was made while the store opened serves
 //! calls as soon as the store is open.
+//!
+//! Each response of HTTP gets the headers that keep it out of caches and browsers: it may hold secrets.
 
 use std::{
     convert::Infallible,
@@ -11,7 +13,10 @@ use std::{
 use axum::{Router, extract::Request, response::Response};
 use duly_core::Code;
 use futures::{FutureExt, future::BoxFuture};
-use http::{Method, Version, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Method, Version,
+    header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+};
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
@@ -109,12 +114,13 @@ impl Service<Request<Incoming>> for ConnectionService {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let inner = &self.switch.0;
         let routers = inner.open.get().unwrap_or(&inner.startup);
+        let is_grpc = is_grpc(&request);
         let (mut stream, mut head) = (None, None);
         if request.version() == Version::HTTP_2 {
             match self.connection.admit(&request, routers.app.as_ref()) {
                 Ok((open, reserved)) => (stream, head) = (Some(open), Some(reserved)),
                 Err(refused) => {
-                    let response = refused.response(is_grpc(&request));
+                    let response = kept_private(refused.response(is_grpc), is_grpc);
                     return futures::future::ready(Ok(response)).boxed();
                 }
             }
@@ -124,13 +130,23 @@ impl Service<Request<Incoming>> for ConnectionService {
         request.extensions_mut().insert(self.connection.clone());
         let responding = self.router_of(routers, &request).call(request);
         async move {
-            let response = responding.await?;
+            let response = kept_private(responding.await?, is_grpc);
             // The request is gone, and its head with it.
             drop(head);
             Ok(progress.watch(response, call))
         }
         .boxed()
     }
+}
+
+/// Returns a response that no cache stores and no browser takes for another type. Clients of gRPC have no caches.
+fn kept_private(mut response: Response, is_grpc: bool) -> Response {
+    if !is_grpc {
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    response
 }
 
 /// Returns `true` for a gRPC request.

@@ -184,3 +184,39 @@ fn only_accepted_operations_survive_a_restart() {
         }
     });
 }
+
+#[tokio::test]
+async fn no_response_of_http_is_stored_or_taken_for_another_type() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = start(config(&directory.path().join("data"), "127.0.0.1:0")).await.unwrap();
+    let address = running.addr();
+    let json = "content-type: application/json\r\ncontent-length: 2";
+    for (call, more, status) in [
+        ("GET /healthz", "accept: */*", 200),
+        ("GET /readyz", "accept: */*", 200),
+        ("GET /metrics", "accept: */*", 200),
+        ("GET /openapi.json", "accept: */*", 200),
+        ("HEAD /v1/cluster", "accept: */*", 200),
+        ("PUT /v1/namespaces/a", json, 201),
+        ("GET /v1/namespaces/a/timers", "accept: application/x-ndjson", 200),
+        ("POST /v1/namespaces/a/timers", json, 400),
+        ("GET /v1/namespaces/a/timers/x", "accept: */*", 404),
+        ("GET /nowhere", "accept: */*", 404),
+        ("DELETE /v1/cluster", "accept: */*", 405),
+        ("GET /v1/cluster", "origin: https://evil.example", 403),
+        ("OPTIONS /v1/cluster", "origin: https://evil.example", 403),
+    ] {
+        let request = format!(
+            "{call} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{more}\r\n\r\n{{}}"
+        );
+        let body = if more == json { 0 } else { 2 };
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let answer = exchange(&mut stream, &request[..request.len() - body]).await;
+        let head = answer.split("\r\n\r\n").next().unwrap().to_ascii_lowercase();
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{call}: {answer}");
+        for header in ["cache-control: no-store", "x-content-type-options: nosniff"] {
+            assert_eq!(head.matches(header).count(), 1, "{call}: {head}");
+        }
+    }
+    running.stop().await.unwrap();
+}
