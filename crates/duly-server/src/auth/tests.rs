@@ -380,6 +380,49 @@ async fn payloads_and_fires_need_their_own_right() {
 }
 
 #[tokio::test]
+async fn a_receiver_of_a_namespace_needs_the_right_to_payloads() {
+    let server = TestServer::start_with(Auth::new(true, None, false)).await;
+    let app = &server.app;
+    let with = |actions: &[Action]| actions.iter().copied().collect::<Actions>();
+    app.auth.use_records(records([
+        key(1, Actions::all(), &["*"]),
+        key(2, with(&[Action::Namespace]), &["a*"]),
+        key(3, with(&[Action::Namespace, Action::Payload]), &["a*"]),
+        key(4, with(&[Action::Namespace, Action::Schedule]), &["a*"]),
+    ]));
+    let own = r#"{"destination":{"http":{"url":"http://127.0.0.1:9/own"}}}"#;
+    let other = r#"{"destination":{"http":{"url":"http://127.0.0.1:9/other"}}}"#;
+    let second = r#"{"fallback":{"destination":{"http":{"url":"http://127.0.0.1:9/2"}}}}"#;
+    for (digit, method, name, body, expected) in [
+        (2, "PUT", "a1", own, 403),
+        (2, "PUT", "a1", "{}", 201),
+        (2, "PATCH", "a1", own, 403),
+        (2, "PATCH", "a1", second, 403),
+        (2, "PUT", "a1", second, 403),
+        (3, "PUT", "a1", own, 200),
+        (3, "PATCH", "a1", second, 200),
+        // The settings around a known receiver can be written.
+        (2, "PATCH", "a1", r#"{"retention":"1h"}"#, 200),
+        (2, "PATCH", "a1", own, 200),
+        (2, "PUT", "a1", own, 200),
+        (2, "PATCH", "a1", other, 403),
+        (2, "PUT", "a1", other, 403),
+        // It may redirect each timer.
+        (4, "PATCH", "a1", other, 200),
+        (2, "PUT", "a1", "{}", 200),
+        (2, "PUT", "a1", other, 403),
+        (4, "PUT", "a2", other, 201),
+    ] {
+        let path = format!("/v1/namespaces/{name}");
+        let (status, answer) = call_http(app, (method, &path), Some(&presented(digit)), body).await;
+        assert_eq!(status, expected, "{digit} {method} {body}: {answer}");
+        if expected == 403 {
+            assert_eq!(answer["allowed"], "payload", "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_caller_learns_nothing_of_foreign_namespaces() {
     let server = TestServer::start_with(Auth::new(true, None, false)).await;
     let app = &server.app;

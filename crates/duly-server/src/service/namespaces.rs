@@ -5,12 +5,14 @@ use duly_api::{
     number::within,
     stats::{BUCKET_DEFAULT, BUCKETS_DEFAULT},
 };
-use duly_core::{Code, Invalid, NamespaceName};
+use duly_core::{Code, Destination, Invalid, NamespaceName, Settings, access::Action};
 use duly_store::{
     ForecastRequest,
     forecast::{BUCKET_MAX, BUCKET_MIN, BUCKETS_MAX},
     namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets},
 };
+
+use url::Url;
 
 use super::{Admitted, lists::page_limit};
 use crate::{memory::budget::Reservation, messages, problem::Problem, tenants::NamespaceAdmission};
@@ -39,10 +41,15 @@ impl Admitted {
         self.check_settings(&name, &settings, None)?;
         let _turn = self.patches().lock().await;
         let tenants = self.auth.tenants();
-        let within = match tenants.of_namespace(name.as_str()) {
-            Some(tenant) if self.store.get_namespace(name.clone()).await?.is_none() => {
-                Some(tenant.admit_namespace()?)
-            }
+        let tenant = tenants.of_namespace(name.as_str());
+        let is_asked = tenant.is_some() || receivers(&settings).next().is_some();
+        let present = match is_asked {
+            true => self.store.get_namespace(name.clone()).await?,
+            false => None,
+        };
+        self.check_receivers(&settings, present.as_ref().map(|it| &*it.settings))?;
+        let within = match tenant {
+            Some(tenant) if present.is_none() => Some(tenant.admit_namespace()?),
             _ => None,
         };
         let put = self.store.put_namespace(name, Put::Replace { settings, secrets }).await?;
@@ -140,9 +147,24 @@ impl Admitted {
         let present = self.present_namespace(name.clone()).await?;
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
         self.check_settings(&name, &settings, Some(&present.settings))?;
+        self.check_receivers(&settings, Some(&present.settings))?;
         let put = Put::Replace { settings, secrets: Secrets::Set };
         let (namespace, _) = self.store.put_namespace(name, put).await?;
         Ok(namespace)
+    }
+
+    /// Checks the right to name another receiver in the settings of a namespace: it gets payloads. A caller who may
+    /// schedule can redirect timers anyway.
+    fn check_receivers(
+        &self,
+        settings: &Settings,
+        present: Option<&Settings>,
+    ) -> Result<(), Problem> {
+        let is_known = |url| present.is_some_and(|it| receivers(it).any(|known| known == url));
+        if receivers(settings).all(is_known) || self.caller().permits(Action::Schedule) {
+            return Ok(());
+        }
+        self.check(Action::Payload)
     }
 
     /// Returns a namespace with the settings that its coordinator shard has.
@@ -224,6 +246,15 @@ impl Admitted {
         let forecast = messages::forecast(forecast.value);
         Ok((NamespaceForecast { unavailable_shards, ..forecast }, reservation))
     }
+}
+
+/// Returns the receivers that settings name.
+fn receivers(settings: &Settings) -> impl Iterator<Item = &Url> {
+    let own = match &settings.destination {
+        Destination::Http(http) => Some(http.url()),
+        Destination::Pull => None,
+    };
+    own.into_iter().chain(settings.fallback.iter().map(|fallback| fallback.destination.url()))
 }
 
 /// Checks the parameters of a forecast.
