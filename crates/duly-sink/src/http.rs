@@ -117,7 +117,9 @@ impl HttpSink {
             return failure::not_sent("the time of the attempt had ended before it started");
         }
         let url = envelope.destination.url();
-        let Some(target) = Target::of(url, &envelope.namespace) else {
+        let namespace = &envelope.namespace;
+        let is_certified = self.connector.tls.is_shown_by(namespace);
+        let Some(target) = Target::of(url, namespace, is_certified) else {
             return failure::not_sent("the URL is neither http:// nor https://");
         };
         let addresses = &self.connector.addresses;
@@ -153,12 +155,12 @@ impl HttpSink {
                     && let Some(for_at_most) = kept_for(&head)
                     && unsent.is_sent_by(sent_by).await
                 {
-                    self.pool.keep(target.origin(), connection, for_at_most);
+                    self.pool.keep(target.pool_key(), connection, for_at_most);
                 }
             }
             pooled @ PooledConnection::Http2(_) => {
                 if !unsent.is_sent_by(sent_by).await {
-                    self.pool.retire(target.origin(), pooled, unsent);
+                    self.pool.retire(target.pool_key(), pooled, unsent);
                 }
             }
         }

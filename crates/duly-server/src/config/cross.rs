@@ -236,6 +236,20 @@ fn check_webhooks(config: &Config, conflicts: &mut Conflicts<'_>) {
         [&webhook.client_certificate_file, &webhook.client_key_file],
         conflicts,
     );
+    let certificate = key!(webhook.client_certificate_file);
+    let namespaces = key!(webhook.client_certificate_namespaces);
+    let is_for_none = webhook.client_certificate_namespaces.is_empty();
+    match (&webhook.client_certificate_file, is_for_none) {
+        (Some(_), true) => {
+            let allowed = format!(
+                "left out, or set together with {namespaces}, the list of namespaces whose deliveries show it, \
+                 such as [\"billing\", \"orders-*\"], or [\"*\"] for all"
+            );
+            conflicts.note([certificate, namespaces], "a file", allowed);
+        }
+        (None, false) => conflicts.note_alone([namespaces, certificate], ["a list", "left out"]),
+        _ => {}
+    }
     let proxy = key!(webhook.proxy);
     if webhook.proxy.is_none() && webhook.proxy_credentials_file.is_some() {
         conflicts.note_alone([key!(webhook.proxy_credentials_file), proxy], FILE);

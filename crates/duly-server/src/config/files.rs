@@ -110,7 +110,14 @@ pub(crate) fn tls_files(config: &Config) -> TlsFiles {
     let client = path(&webhook.client_certificate_file).zip(path(&webhook.client_key_file));
     TlsFiles {
         ca: path(&webhook.ca_file),
-        client: client.map(|(certificate, key)| ClientFiles { certificate, key }),
+        client: client.map(|(certificate, key)| {
+            let namespaces = webhook.client_certificate_namespaces.iter();
+            ClientFiles {
+                certificate,
+                key,
+                namespaces: namespaces.map(|it| it.0.clone()).collect(),
+            }
+        }),
     }
 }
 

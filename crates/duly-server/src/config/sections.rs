@@ -17,7 +17,7 @@ use super::{
     numbers::{Bytes, GIB, Integer, KIB, MIB, TIB, TimeSpan},
     texts::{
         AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
-        Network, PortRange, ProxyUrl, Risk, WebOrigin,
+        Namespaces, Network, PortRange, ProxyUrl, Risk, WebOrigin,
     },
     urls::{CollectorUrl, StoreUrl},
 };
@@ -316,11 +316,16 @@ pub struct Webhook {
     pub allow_ports: Vec<PortRange>,
     /// PEM file of certificate authorities to trust besides those of the system. Read at the start.
     pub ca_file: Option<AbsolutePath>,
-    /// PEM file of the certificate that is shown to every receiver that asks for one, followed by
-    /// those that lead to its authority. Goes with `webhook.client_key_file`. Read at the start.
+    /// PEM file of the certificate that is shown to receivers that ask for one, followed by those that
+    /// lead to its authority. Goes with `webhook.client_key_file` and
+    /// `webhook.client_certificate_namespaces`.
     pub client_certificate_file: Option<AbsolutePath>,
-    /// PEM file of the private key of `webhook.client_certificate_file`. Read at the start.
+    /// PEM file of the private key of `webhook.client_certificate_file`.
     pub client_key_file: Option<AbsolutePath>,
+    /// Namespaces whose deliveries show the certificate: names, beginnings of names with `*`, or `*`.
+    /// Who may schedule in one of them chooses the receiver and the body, so name those of callers who
+    /// may speak for the owner of the certificate.
+    pub client_certificate_namespaces: Vec<Namespaces>,
     /// HTTP proxy that all webhooks go through, by `CONNECT` for `http://` receivers as well. Its
     /// own address may be any. Variables such as `HTTP_PROXY` are not read.
     pub proxy: Option<ProxyUrl>,

@@ -304,6 +304,9 @@ fn invalid_values_are_reported_with_place_and_allowed_values() {
     ] {
         check(&format!("{key} = \"/a/file\""), key, "a file", other);
     }
+    let namespaces = "webhook.client_certificate_namespaces";
+    check(&format!("{namespaces} = [\"a\"]"), namespaces, "a list", "client_certificate_file");
+    check(&format!("{namespaces} = [\"a*b\"]"), namespaces, "\"a*b\"", "beginnings of names");
     check("webhook.ca_file = \"ca.pem\"", "webhook.ca_file", "\"ca.pem\"", "an absolute path");
     check("log.format = \"xml\"", "log.format", "\"xml\"", "text, json");
     check("log.level = \"\"", "log.level", "\"\"", "a level");

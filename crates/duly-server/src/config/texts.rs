@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use duly_core::{Timestamp, invalid::shorten};
+use duly_core::{Timestamp, access::NamespacePattern, invalid::shorten};
 use duly_store_redis::Check;
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -224,6 +224,19 @@ text!(
     "the name of a claim; a URL has no user, password or query",
     |text| (!text.is_empty() && may_be_shown(text)).then(|| text.to_owned())
 );
+
+text!(
+    /// Pattern of namespaces.
+    Namespaces(NamespacePattern),
+    "namespaces: names, beginnings of names with *, or *",
+    |text| NamespacePattern::new(text).ok()
+);
+
+impl fmt::Display for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
 
 text!(
     /// Point in time.

@@ -77,7 +77,7 @@ impl Connector {
         let connected = match target.scheme {
             Scheme::Plain => Http1::start(socket.clone(), socket).await.map(NewConnection::Http1),
             Scheme::Tls => {
-                let stream = self.tls.connect(&target.host, socket.clone()).await?;
+                let stream = self.tls.connect(target, socket.clone()).await?;
                 if tls::chose_http2(&stream) {
                     Http2::start(stream).await.map(NewConnection::Http2)
                 } else {

@@ -97,7 +97,7 @@ impl HttpSink {
                 Ok(Err(SendError::Refused)) => None,
                 Ok(Err(SendError::Failed(error))) => {
                     if age == Age::Kept {
-                        self.pool.lost(target.origin());
+                        self.pool.lost(target.pool_key());
                     }
                     Some(failure::lost(&error))
                 }
@@ -109,7 +109,7 @@ impl HttpSink {
                 }
             };
             // Other deliveries need not find out that the connection is dead.
-            self.pool.retire(target.origin(), pooled, unsent);
+            self.pool.retire(target.pool_key(), pooled, unsent);
             if let Some(failure) = failed {
                 return Err(failure);
             }
@@ -164,7 +164,7 @@ impl HttpSink {
         // Of many deliveries to an unknown origin one connects, and the others wait for its result and
         // for the number of exchanges that the receiver allows on it. They wait only for a short time,
         // because it may hang.
-        let guard = self.pool.single_flight(target.origin());
+        let guard = self.pool.single_flight(target.pool_key());
         let single_flight = &guard.single_flight;
         let connecting = if single_flight.is_one_each() {
             None
@@ -192,7 +192,7 @@ impl HttpSink {
     /// Returns a kept connection that is still open.
     async fn kept(&self, target: &Target<'_>) -> Option<PooledConnection> {
         loop {
-            let mut pooled = self.pool.take(target.origin())?;
+            let mut pooled = self.pool.take(target.pool_key())?;
             let ready = match &mut pooled {
                 PooledConnection::Http1(connection) => {
                     timeout(FLUSHED_WITHIN, connection.is_ready()).await
@@ -214,7 +214,7 @@ impl HttpSink {
             NewConnection::Http1(connection) => Ok(PooledConnection::Http1(connection)),
             NewConnection::Http2(connection) => self
                 .pool
-                .share(target.origin(), connection)
+                .share(target.pool_key(), connection)
                 .ok_or_else(|| "the receiver closed it at once".to_owned()),
         }
     }

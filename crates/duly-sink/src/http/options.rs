@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use duly_core::{NamespaceName, access::NamespacePattern};
+
 use super::address::AddressPolicy;
 
 /// The options of the webhook sink.
@@ -79,6 +81,12 @@ impl TlsFiles {
     pub const fn is_empty(&self) -> bool {
         self.ca.is_none() && self.client.is_none()
     }
+
+    /// Returns `true` if deliveries of a namespace show the client certificate.
+    pub(super) fn is_shown_by(&self, namespace: &NamespaceName) -> bool {
+        let client = self.client.as_ref();
+        client.is_some_and(|it| it.namespaces.iter().any(|own| own.matches(namespace.as_str())))
+    }
 }
 
 /// A client certificate with its key.
@@ -88,6 +96,9 @@ pub struct ClientFiles {
     pub certificate: PathBuf,
     /// File with its private key.
     pub key: PathBuf,
+    /// Namespaces whose deliveries show the certificate. Others show none, also to a receiver that asks for one: a
+    /// caller who chooses URL and body must not speak for the owner of the certificate.
+    pub namespaces: Vec<NamespacePattern>,
 }
 
 /// An HTTP proxy that tunnels by `CONNECT`, for `http://` receivers as well.

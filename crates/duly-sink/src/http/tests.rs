@@ -9,7 +9,8 @@ use std::{
 };
 
 use duly_core::{
-    Millis, Timestamp,
+    Millis, NamespaceName, Timestamp,
+    access::NamespacePattern,
     destination::HttpDestination,
     headers::Headers,
     namespace::SigningSecret,

@@ -2,10 +2,12 @@
 //!
 //! Trusted are the system's certificate authorities (or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`) and
 //! those of the extra file. Verification cannot be turned off. The named files are read when the sink is
-//! created, and again at [`Tls::reload`]; connections keep what they began with.
+//! created, and again at [`Tls::reload`]; connections keep what they began with. Deliveries of namespaces that show
+//! the client certificate have connections and TLS sessions of their own.
 
 use std::{path::Path, sync::Arc};
 
+use duly_core::NamespaceName;
 use duly_tls::{
     chain::ChainRefused,
     client::{http_client_config, system_authorities},
@@ -21,15 +23,24 @@ use super::{
     failure,
     options::{ClientFiles, TlsFiles},
     socket::Socket,
+    target::Target,
 };
 use crate::Error;
 
 /// Makes TLS connections.
 pub(super) struct Tls {
-    connector: RwLock<TlsConnector>,
+    connectors: RwLock<Connectors>,
     files: TlsFiles,
     /// The content of the named files, as it is in use.
     content: Mutex<Vec<Option<Vec<u8>>>>,
+}
+
+/// Makes connections without and with the client certificate. They share no TLS session: a session that is resumed
+/// has the certificate with which it began.
+struct Connectors {
+    plain: TlsConnector,
+    /// The same as `plain` if there is no certificate.
+    certified: TlsConnector,
 }
 
 impl Tls {
@@ -40,8 +51,8 @@ impl Tls {
     /// `https://` deliveries fail one by one, with the reason in their history.
     pub(super) fn new(files: &TlsFiles) -> Result<Self, Error> {
         let content = Mutex::new(content(files));
-        let connector = RwLock::new(connector(files)?);
-        Ok(Self { connector, files: files.clone(), content })
+        let connectors = RwLock::new(connectors(files)?);
+        Ok(Self { connectors, files: files.clone(), content })
     }
 
     /// Reads the named files again, if they have changed. Returns `true` if they are used from now on.
@@ -54,21 +65,26 @@ impl Tls {
         if *present == read {
             return Ok(false);
         }
-        *self.connector.write() = connector(&self.files)?;
+        *self.connectors.write() = connectors(&self.files)?;
         *present = read;
         Ok(true)
     }
 
-    /// Starts TLS on a connection to `host`, whose certificate must be valid for it.
+    /// Returns `true` if deliveries of a namespace show the client certificate.
+    pub(super) fn is_shown_by(&self, namespace: &NamespaceName) -> bool {
+        self.files.is_shown_by(namespace)
+    }
+
+    /// Starts TLS on a connection to the host of `target`, whose certificate must be valid for it.
     ///
     /// # Errors
     /// A sentence for the history of the attempt.
     pub(super) async fn connect(
         &self,
-        host: &Host<&str>,
+        target: &Target<'_>,
         stream: Socket,
     ) -> Result<TlsStream<Socket>, String> {
-        let name = match host {
+        let name = match &target.host {
             // A name with a full stop at its end is the same name, but certificates have it without the
             // full stop.
             Host::Domain(name) => {
@@ -79,13 +95,20 @@ impl Tls {
             Host::Ipv4(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
             Host::Ipv6(ip) => ServerName::IpAddress(std::net::IpAddr::from(*ip).into()),
         };
-        let connector = self.connector.read().clone();
+        let connector = {
+            let connectors = self.connectors.read();
+            if target.is_certified {
+                connectors.certified.clone()
+            } else {
+                connectors.plain.clone()
+            }
+        };
         connector.connect(name, stream).await.map_err(|error| explain(&error))
     }
 }
 
 /// Reads the certificates, and returns what makes connections with them.
-fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
+fn connectors(files: &TlsFiles) -> Result<Connectors, Error> {
     let mut authorities = system_authorities().unwrap_or_else(|error| {
         if files.ca.is_none() {
             tracing::warn!(
@@ -101,20 +124,20 @@ fn connector(files: &TlsFiles) -> Result<TlsConnector, Error> {
             authorities.add(certificate).map_err(|error| wrong(error.to_string()))?;
         }
     }
-    let config = match &files.client {
-        None => http_client_config(authorities, None)
-            .map_err(|error| Error::Client(error.to_string()))?,
-        Some(ClientFiles { certificate, key }) => {
-            let file_key = "webhook.client_certificate_file";
-            let wrong_certificate = unusable("client certificate", file_key, certificate);
-            let wrong_key = unusable("client key", "webhook.client_key_file", key);
-            let chain = certificates(certificate).map_err(wrong_certificate)?;
-            let secret = private_key(key).map_err(&wrong_key)?;
-            http_client_config(authorities, Some((chain, secret)))
-                .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?
-        }
+    let plain = http_client_config(authorities.clone(), None)
+        .map_err(|error| Error::Client(error.to_string()))?;
+    let plain = TlsConnector::from(Arc::new(plain));
+    let Some(ClientFiles { certificate, key, .. }) = &files.client else {
+        return Ok(Connectors { certified: plain.clone(), plain });
     };
-    Ok(TlsConnector::from(Arc::new(config)))
+    let file_key = "webhook.client_certificate_file";
+    let wrong_certificate = unusable("client certificate", file_key, certificate);
+    let wrong_key = unusable("client key", "webhook.client_key_file", key);
+    let chain = certificates(certificate).map_err(wrong_certificate)?;
+    let secret = private_key(key).map_err(&wrong_key)?;
+    let certified = http_client_config(authorities, Some((chain, secret)))
+        .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?;
+    Ok(Connectors { plain, certified: TlsConnector::from(Arc::new(certified)) })
 }
 
 /// Returns the content of the named files; nothing for one that cannot be read.
@@ -131,7 +154,7 @@ pub fn check_files(files: &TlsFiles) -> Vec<Error> {
     let ca = TlsFiles { ca: files.ca.clone(), client: None };
     let client = TlsFiles { ca: None, client: files.client.clone() };
     let named = [ca, client].into_iter().filter(|it| it.ca.is_some() || it.client.is_some());
-    named.filter_map(|files| connector(&files).err()).collect()
+    named.filter_map(|files| connectors(&files).err()).collect()
 }
 
 /// Returns `true` if HTTP/2 was negotiated.

@@ -133,7 +133,7 @@ fn file_mistakes_are_reported_with_all_others() {
         "[webhook]".to_owned(),
         format!("ca_file = \"{none}\""),
         format!("client_certificate_file = \"{other}\""),
-        format!("client_key_file = \"{other}\""),
+        format!("client_key_file = \"{other}\"\nclient_certificate_namespaces = [\"*\"]"),
         "proxy = \"http://proxy.example:3128\"".to_owned(),
         format!("proxy_credentials_file = \"{other}\""),
         "[server]".to_owned(),
@@ -147,7 +147,7 @@ fn file_mistakes_are_reported_with_all_others() {
         let message = run(&args).refused(1);
         for part in [
             "7 errors in the configuration:".to_owned(),
-            format!("server.allowed_hosts ({file_text}:11) must be a list of host names"),
+            format!("server.allowed_hosts ({file_text}:12) must be a list of host names"),
             format!(
                 "store.data ({file_text}:2) must be a directory, or a path where one can be made; got {other} (a file)"
             ),
@@ -159,10 +159,10 @@ fn file_mistakes_are_reported_with_all_others() {
             ),
             format!("webhook.client_certificate_file ({file_text}:6) must be a file in PEM"),
             format!(
-                "webhook.proxy_credentials_file ({file_text}:9) must be a file that holds one line"
+                "webhook.proxy_credentials_file ({file_text}:10) must be a file that holds one line"
             ),
             format!(
-                "audit.file ({file_text}:13) must be a file in a directory that exists; got {none}/audit.log (its directory does not exist)"
+                "audit.file ({file_text}:14) must be a file in a directory that exists; got {none}/audit.log (its directory does not exist)"
             ),
         ] {
             assert!(message.contains(&part), "{part}: {message}");

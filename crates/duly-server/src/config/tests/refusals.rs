@@ -364,3 +364,15 @@ fn means_of_authentication_and_their_settings_come_together() {
     check("[jwt]\njwks_url = \"http://id.example/keys\"", &["an https:// URL"]);
     check("[jwt]\nalgorithms = [\"HS256\"]", &["RS256, ES256, EdDSA"]);
 }
+
+#[test]
+fn a_client_certificate_needs_the_namespaces_that_show_it() {
+    let files = "client_certificate_file = \"/a.pem\"\nclient_key_file = \"/a.key\"";
+    check_file(
+        &format!("[webhook]\n{files}"),
+        "webhook.client_certificate_file (duly.toml:2) must be left out, or set together with \
+         webhook.client_certificate_namespaces, the list of namespaces",
+    );
+    let named = format!("[webhook]\n{files}\nclient_certificate_namespaces = [\"orders-*\"]");
+    load(&file(&named).1).unwrap();
+}

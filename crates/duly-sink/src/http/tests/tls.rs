@@ -288,17 +288,27 @@ async fn plain_http_on_a_tls_port_is_said_to_be_that() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_to_a_receiver_that_asks_for_it() {
+async fn a_client_certificate_is_shown_by_named_namespaces_alone() {
     let authority = Authority::new();
     authority.make_out("duly", ExtendedKeyUsagePurpose::ClientAuth);
-    let client =
-        ClientFiles { certificate: authority.file("duly.pem"), key: authority.file("duly.key") };
-    for (client, confirmed) in [(None, false), (Some(client), true)] {
-        let config = authority.server("localhost", &[b"http/1.1"], Clients::Known);
-        let web = Web::start_tls(config, authority.sink(|o| o.tls.client = client)).await;
-        let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
-        assert_eq!(delivery == Delivery::Confirmed, confirmed, "{delivery:?}");
-        assert_eq!(web.arrivals().await.len(), usize::from(confirmed));
+    for protocols in [&[&b"http/1.1"[..]][..], &[b"h2"]] {
+        let config = authority.server("localhost", protocols, Clients::Known);
+        let client = ClientFiles {
+            certificate: authority.file("duly.pem"),
+            key: authority.file("duly.key"),
+            namespaces: vec![NamespacePattern::new("own-*").unwrap()],
+        };
+        let web = Web::start_tls(config, authority.sink(|o| o.tls.client = Some(client))).await;
+        // A connection or a session of the namespace before is of no use to the next one.
+        for (namespace, is_shown) in
+            [("own-a", true), ("other", false), ("own-b", true), ("own-b", true), ("other", false)]
+        {
+            let mut sent = envelope(web.destination(), b"x");
+            sent.namespace = NamespaceName::new(namespace).unwrap();
+            let delivery = web.sink().deliver(sent).await;
+            assert_eq!(delivery == Delivery::Confirmed, is_shown, "{namespace}: {delivery:?}");
+        }
+        assert_eq!(web.arrivals().await.len(), 3);
     }
 }
 
@@ -337,7 +347,10 @@ fn a_file_that_cannot_be_used_is_named_with_what_is_wrong() {
     check(ca("empty.pem"), ["empty.pem", "BEGIN CERTIFICATE"]);
     let client = |certificate, key| {
         let (certificate, key) = (authority.file(certificate), authority.file(key));
-        TlsFiles { ca: None, client: Some(ClientFiles { certificate, key }) }
+        TlsFiles {
+            ca: None,
+            client: Some(ClientFiles { certificate, key, namespaces: Vec::new() }),
+        }
     };
     check(client("a.pem", "missing.key"), ["missing.key", "no private key"]);
     check(client("empty.pem", "a.key"), ["empty.pem", "client certificate"]);
