@@ -3,6 +3,7 @@
 //! Connections without a call make way for new ones ([`crate::connection::Slots`]). When all connections are busy,
 //! [`Reserve`] still serves health, readiness and metrics. So a busy server is not taken for a dead one.
 
+mod plain_http;
 mod timeout_stream;
 mod tls;
 

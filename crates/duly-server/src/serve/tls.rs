@@ -38,6 +38,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
 use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
+use super::plain_http;
 use crate::{auth::PeerCertificate, listen::Stream};
 
 /// Protocols of the handshake, the preferred one first.
@@ -243,6 +244,10 @@ impl Tls {
     pub(super) async fn accept(&self, stream: Stream) -> io::Result<SecureStream> {
         match stream {
             Either::Left(stream) => {
+                if plain_http::begins(&stream).await? {
+                    plain_http::refuse(stream).await;
+                    return Err(io::Error::other("the request came without TLS"));
+                }
                 let config = {
                     let configs = self.configs.read();
                     Arc::clone(if self.is_for_probes { &configs.probes } else { &configs.all })

@@ -121,6 +121,28 @@ async fn http_and_grpc_share_a_port_with_tls() {
 }
 
 #[tokio::test]
+async fn plain_http_gets_a_400_with_the_cure() {
+    let server = Secure::start(&[]).await;
+    let long = format!("POST / HTTP/1.1\r\nhost: a\r\n\r\n{}", "x".repeat(10_000));
+    for request in ["GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n", &long] {
+        let mut stream = TcpStream::connect(server.running.addr()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{text}");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{text}");
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(
+            (&problem["code"], &problem["status"]),
+            (&"invalid_argument".into(), &400.into())
+        );
+        assert!(problem["detail"].as_str().unwrap().contains("write https://"), "{text}");
+    }
+    assert!(server.health(&TLS13).await.unwrap().starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
 async fn p10_unfinished_handshakes_are_closed() {
     let server = Secure::start(&[("DULY_SERVER__HEADER_TIMEOUT", "1s")]).await;
     // Nothing, the first bytes of a handshake, and plain HTTP.
