@@ -83,7 +83,7 @@ pub(crate) fn admit<B>(
         connection.note_caller(caller);
     }
     let slot = connection.map(|it| it.tenant_slot.clone()).unwrap_or_default();
-    let within = known.as_ref().map_or(Ok(()), |it| app.check_tenant(operation.right, it, &slot));
+    let within = known.as_ref().map_or(Ok(()), |it| app.check_tenant(operation, it, &slot));
     // A tenant that calls too often gets no lines in the audit log for that.
     let recorded = if within.is_ok() { operation.right } else { Right::Open };
     let permitted = within.and(permitted);

@@ -52,7 +52,8 @@ pub(crate) struct Tenants {
 pub(crate) struct TenantState {
     tenant: RwLock<Arc<Tenant>>,
     counts: Mutex<Counts>,
-    calls: Mutex<Gcra>,
+    /// The calls of each [`CallGroup`].
+    calls: [Mutex<Gcra>; 2],
     connections: Arc<AtomicUsize>,
     waiting: Arc<AtomicUsize>,
     budget: Mutex<Option<Budget>>,
@@ -92,6 +93,16 @@ pub(crate) struct Usage {
     pub(crate) connections: usize,
     pub(crate) waiting: usize,
     pub(crate) request_bytes: usize,
+}
+
+/// The calls that share a rate of a tenant. So a scraper, or a program with a wrong path, does not use up the calls of
+/// the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallGroup {
+    /// Operations on timers, namespaces and keys.
+    Operations,
+    /// Metrics, `whoami`, the reflection of gRPC, and paths and methods that do not exist.
+    Others,
 }
 
 /// A connection or a waiting call of a tenant, counted until this value is dropped.
@@ -169,7 +180,7 @@ impl TenantState {
         Self {
             tenant: RwLock::new(Arc::new(tenant)),
             counts: Mutex::default(),
-            calls: Mutex::default(),
+            calls: Default::default(),
             connections: Arc::default(),
             waiting: Arc::default(),
             budget: Mutex::default(),
@@ -224,10 +235,10 @@ impl TenantState {
     }
 
     /// Admits a call at `now` by the boot-time clock.
-    pub(crate) fn admit_call(&self, now: Duration) -> Result<(), Problem> {
+    pub(crate) fn admit_call(&self, group: CallGroup, now: Duration) -> Result<(), Problem> {
         let limits = self.tenant().limits;
         let Some(rate) = rate(&limits, TenantLimit::CallPerSecond) else { return Ok(()) };
-        let mut calls = self.calls.lock();
+        let mut calls = self.calls[group as usize].lock();
         if calls.available(rate, now) == 0 {
             let wait = wait_of(calls.next_in(rate, now));
             return Err(self.problem(TenantLimit::CallPerSecond, Some(wait)));

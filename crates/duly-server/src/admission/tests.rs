@@ -34,7 +34,7 @@ use crate::{
     memory::budget::Budget,
     service::{App, StartupProgress, StartupState},
     telemetry::Metrics,
-    tenants::{ConnectionSlot, tests::tenant},
+    tenants::{CallGroup, ConnectionSlot, tests::tenant},
     tests::{REQUEST_MEMORY, TestServer},
 };
 
@@ -142,7 +142,9 @@ impl Server {
         let tenants = app.auth.tenants();
         let state = tenants.of_key(&presented(2).id).unwrap();
         if has(TenantCalls) {
-            state.admit_call(app.clock.boot()).unwrap();
+            for group in [CallGroup::Operations, CallGroup::Others] {
+                state.admit_call(group, app.clock.boot()).unwrap();
+            }
         }
         if has(TenantConnections) {
             let slot = ConnectionSlot::default();

@@ -6,7 +6,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use duly_api::cluster::Recovery;
 use duly_core::{
     Code, Millis, Settings, TimerId, Timestamp,
-    access::{Action, TenantLimits},
+    access::TenantLimits,
     env::Clock,
     rate::{Gcra, Rate},
 };
@@ -22,10 +22,10 @@ use crate::{
     auth::{Auth, Caller, Peer},
     guard::Guard,
     memory::budget::Budget,
-    operations::Right,
+    operations::{CallKind, Operation, Right},
     problem::Problem,
     telemetry::{Metrics, Routes},
-    tenants::ConnectionSlot,
+    tenants::{CallGroup, ConnectionSlot},
 };
 
 /// Bytes of all responses of the service's own paths at once, such as `/metrics`. They have a budget of
@@ -205,20 +205,24 @@ impl App {
                 .is_limited(self.guard.behind_proxies(peer.clone(), request.headers()).address)
     }
 
-    /// Admits a call on a connection within the limits of the caller's tenant. Probes are always admitted, and
-    /// calls that show the use of the limits.
+    /// Admits a call on a connection within the limits of the caller's tenant. Health is always admitted. Metrics,
+    /// `whoami` and paths that do not exist use none of the tenant's connections, and have a rate of their own.
     pub(crate) fn check_tenant(
         &self,
-        right: Right,
+        operation: &Operation,
         caller: &Caller,
         connection: &ConnectionSlot,
     ) -> Result<(), Problem> {
         let Some(tenant) = caller.tenant() else { return Ok(()) };
-        if matches!(right, Right::Open | Right::AnyKey | Right::Needs(Action::Metrics)) {
-            return Ok(());
+        let group = match (operation.right, operation.kind) {
+            (Right::Open, _) => return Ok(()),
+            (Right::AnyKey, _) | (_, CallKind::Probe | CallKind::Static) => CallGroup::Others,
+            _ => CallGroup::Operations,
+        };
+        if group == CallGroup::Operations {
+            connection.admit(tenant)?;
         }
-        connection.admit(tenant)?;
-        tenant.admit_call(self.clock.boot())
+        tenant.admit_call(group, self.clock.boot())
     }
 
     /// Returns the memory budget of responses of the service's own paths.

@@ -312,10 +312,13 @@ fn slots_are_given_back() {
     drop(waiting);
     assert!(state.admit_waiting().is_ok());
     let now = Duration::from_secs(1);
-    assert!(state.admit_call(now).is_ok() && state.admit_call(now).is_ok());
-    let refused = state.admit_call(now).unwrap_err().into_body();
-    assert_eq!(refused.retry_after_ms, Some(500), "{}", refused.detail);
-    assert!(state.admit_call(now + Duration::from_millis(500)).is_ok());
+    for group in [CallGroup::Operations, CallGroup::Others] {
+        let call = |now| state.admit_call(group, now);
+        assert!(call(now).is_ok() && call(now).is_ok(), "{group:?} has a rate of its own");
+        let refused = call(now).unwrap_err().into_body();
+        assert_eq!(refused.retry_after_ms, Some(500), "{}", refused.detail);
+        assert!(call(now + Duration::from_millis(500)).is_ok());
+    }
     drop(state.admit_namespace().unwrap());
     state.admit_namespace().unwrap().keep();
     assert!(state.admit_namespace().is_err());
