@@ -26,7 +26,9 @@ pub use self::{
     subject::{SUBJECT_BYTES_MAX, Subject},
     tenant::{HostPattern, TENANT_LIST_MAX, Tenant, TenantLimit, TenantLimits, TenantName},
 };
-use crate::{Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED};
+use crate::{
+    Invalid, NamespaceName, Timestamp, ids::NAMESPACE_ALLOWED, similar_name::with_similar,
+};
 
 crate::named_enum! {
     /// A right of a key.
@@ -129,6 +131,8 @@ impl Actions {
                         Action::NAMES.join(", "),
                         Role::NAMES.join(", ")
                     );
+                    let known = Action::NAMES.into_iter().chain(Role::NAMES);
+                    let allowed = with_similar(allowed, name, known);
                     return Err(Invalid::new("actions", name, allowed));
                 }
             }

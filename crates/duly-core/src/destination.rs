@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use crate::{Millis, headers::Headers, invalid::Invalid};
+use crate::{Millis, headers::Headers, invalid::Invalid, similar_name::with_similar};
 
 /// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
@@ -55,7 +55,11 @@ impl Method {
     /// Parses the upper-case name.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let known = Self::ALL.into_iter().find(|method| method.as_str() == text);
-        known.ok_or_else(|| Invalid::new("method", text, "POST, PUT or PATCH"))
+        let methods = Self::ALL.iter().map(|method| method.as_str());
+        known.ok_or_else(|| {
+            let allowed = with_similar("POST, PUT or PATCH".to_owned(), text, methods);
+            Invalid::new("method", text, allowed)
+        })
     }
 }
 
@@ -69,6 +73,9 @@ impl HttpDestination {
         let parsed = Url::parse(url).map_err(|_| refuse("an absolute http:// or https:// URL"))?;
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
             return Err(refuse("an absolute http:// or https:// URL"));
+        }
+        if parsed.domain().is_some_and(has_empty_label) {
+            return Err(refuse("with a host without empty labels, such as hooks.example.com"));
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
             let allowed = "without user name and password: put credentials into a header";
@@ -126,6 +133,12 @@ fn refused(url: &str, allowed: &str) -> Invalid {
         Some((before, _)) => Invalid::new("url", format_args!("{before}?…"), allowed),
         None => Invalid::new("url", url, allowed),
     }
+}
+
+/// Returns `true` for a host name that has nothing between two dots, or before the first one. One dot at the end is
+/// the root of all names.
+pub fn has_empty_label(host: &str) -> bool {
+    host.strip_suffix('.').unwrap_or(host).split('.').any(str::is_empty)
 }
 
 impl Destination {

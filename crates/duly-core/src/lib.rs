@@ -43,6 +43,7 @@ pub mod retry;
 pub mod schedule;
 pub mod settle;
 pub mod shard;
+pub mod similar_name;
 pub mod time;
 pub mod timer;
 pub mod tombstone;

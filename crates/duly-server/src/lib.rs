@@ -38,7 +38,6 @@ mod repair;
 mod scheduled_backups;
 mod serve;
 mod service;
-mod similar_name;
 mod start;
 pub mod telemetry;
 mod tenants;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use url::Host;
 
 use super::{ApiKey, NamespacePattern, covers_patterns};
-use crate::{Invalid, NamespaceName, ids::NAMESPACE_ALLOWED};
+use crate::{Invalid, NamespaceName, destination::has_empty_label, ids::NAMESPACE_ALLOWED};
 
 /// Most patterns of namespaces, and most destinations, of a tenant.
 pub const TENANT_LIST_MAX: usize = 100;
@@ -154,7 +154,7 @@ impl From<Vec<(TenantLimit, u64)>> for TenantLimits {
 
 /// A pattern of hosts: a name or an address as in a URL, or `*.` followed by the end of names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[serde(into = "String", from = "String")]
 pub struct HostPattern(String);
 
 impl HostPattern {
@@ -164,7 +164,7 @@ impl HostPattern {
         let name = name.strip_suffix('.').unwrap_or(name);
         let host = Host::parse(name).ok();
         let is_right = match &host {
-            Some(Host::Domain(name)) => !name.contains('*'),
+            Some(Host::Domain(name)) => !name.contains('*') && !has_empty_label(name),
             Some(Host::Ipv4(_) | Host::Ipv6(_)) => begin.is_empty(),
             None => false,
         };
@@ -172,13 +172,16 @@ impl HostPattern {
             // As a URL has it.
             return Ok(Self(format!("{begin}{host}")));
         }
-        let allowed = "a host without scheme and port, such as hooks.example.com, or *. and the end of hosts, \
-                       such as *.example.com";
+        let allowed = "a host without scheme, port and empty labels, such as hooks.example.com, or *. and the \
+                       end of hosts, such as *.example.com";
         Err(Invalid::new("destinations", text, allowed))
     }
 
-    /// Returns `true` if the pattern matches a host of a URL.
+    /// Returns `true` if the pattern matches a host of a URL. No pattern matches a host with an empty label.
     pub fn matches(&self, host: &str) -> bool {
+        if has_empty_label(host) {
+            return false;
+        }
         let host = host.strip_suffix('.').unwrap_or(host);
         match self.0.strip_prefix("*.") {
             Some(end) => host.len().checked_sub(end.len() + 1).is_some_and(|at| {
@@ -200,11 +203,11 @@ impl From<HostPattern> for String {
     }
 }
 
-impl TryFrom<String> for HostPattern {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::new(&text)
+/// Reads a stored pattern, which was checked when it was written. It stays valid if the rules of [`HostPattern::new`]
+/// have become stricter since.
+impl From<String> for HostPattern {
+    fn from(text: String) -> Self {
+        Self(text)
     }
 }
 
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_match_whole_labels() {
+    fn hosts_match_whole_labels_and_no_empty_ones() {
         let matches = |pattern, host| HostPattern::new(pattern).unwrap().matches(host);
         assert!(matches("Hooks.example.com", "hooks.EXAMPLE.com"));
         assert!(matches("hooks.example.com", "hooks.example.com."));
@@ -330,6 +333,13 @@ mod tests {
             matches("example.com.", "example.com") && matches("*.example.com.", "a.example.com")
         );
         assert!(matches("[0:0::1]", "[::1]") && matches("bücher.example", "xn--bcher-kva.example"));
+        for host in [".example.com", "a..example.com", "..example.com", "a.example.com.."] {
+            assert!(!matches("*.example.com", host) && HostPattern::new(host).is_err(), "{host}");
+        }
+        assert!(!HostPattern::from("a..b".to_owned()).matches("a..b"));
+        for text in ["*..example.com", "*.example.com..", "*.a..b"] {
+            assert!(HostPattern::new(text).is_err(), "{text}");
+        }
         for text in ["", "*", "*.", "a/b", "a:80", "http://a", "*.*", "*.10.0.0.1", "a b"] {
             assert!(HostPattern::new(text).is_err(), "{text}");
         }

@@ -2,7 +2,12 @@ use super::*;
 
 #[test]
 fn urls() {
-    for good in ["http://127.0.0.1:9000/hook", "https://example.com", "http://[::1]:80/a?b=c"] {
+    for good in [
+        "http://127.0.0.1:9000/hook",
+        "https://example.com",
+        "https://example.com./",
+        "http://[::1]:80/a?b=c",
+    ] {
         assert!(HttpDestination::new(good).is_ok(), "{good}");
     }
     let long = format!("http://a/{}", "x".repeat(URL_BYTES_MAX));
@@ -16,6 +21,10 @@ fn urls() {
         "http://u:p@a/",
         "http://a/#f",
         "http://a:0/",
+        "http://a..acme.example/",
+        "http://.acme.example/",
+        "http://acme.example../",
+        "http://./",
         &long,
     ] {
         let invalid = HttpDestination::new(bad).unwrap_err();

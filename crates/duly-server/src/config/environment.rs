@@ -6,11 +6,12 @@
 //! 2. A name without `__` belongs to another program (`DULY_SERVER` is the command line's).
 //! 3. A name that would be a key with a second `_` is a mistake, and is refused.
 
+use duly_core::similar_name::most_similar;
+
 use super::{
     Error, Layers, Origin,
     keys::{KEYS, Key, renamed, shown},
 };
-use crate::similar_name::most_similar;
 
 const PREFIX: &str = "DULY_";
 /// The mark between section and key.

@@ -5,6 +5,7 @@
 
 use std::{fs, path::Path};
 
+use duly_core::similar_name::most_similar;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -12,7 +13,6 @@ use super::{
     Error, Layers, Origin,
     keys::{KEYS, Key, find, renamed, sections},
 };
-use crate::similar_name::most_similar;
 
 /// Sets the values of the file, from its first line on.
 pub(super) fn read(path: &Path, layers: &mut Layers) {

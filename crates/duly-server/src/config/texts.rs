@@ -11,7 +11,9 @@ use std::{
     path::Path,
 };
 
-use duly_core::{Timestamp, access::NamespacePattern, invalid::shorten};
+use duly_core::{
+    Timestamp, access::NamespacePattern, destination::has_empty_label, invalid::shorten,
+};
 use duly_store_redis::Check;
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -164,7 +166,7 @@ text!(
         };
         // A name holds no other characters; a pattern such as *.example.com is refused.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        name.chars().all(is_plain).then_some(name)
+        (name.chars().all(is_plain) && !has_empty_label(&name)).then_some(name)
     }
 );
 

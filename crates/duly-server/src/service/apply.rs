@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
+use duly_core::{
+    Code, NamespaceName, access::Action, error_code::Retry, similar_name::most_similar,
+};
 use duly_node::TimerSpan;
 use duly_store::{
     Answer, Command, Error, Operation, Outcome, Refusal, Sharded,
@@ -18,7 +20,6 @@ use super::{
 use crate::{
     memory::budget::{Reservation, SMALL_BYTES_MAX, TINY_BYTES_MAX, over_budget},
     problem::{Problem, refusal_texts::OperationKind},
-    similar_name::most_similar,
     telemetry,
     tenants::{Admission, NamespaceAdmission, adds_nothing, makes_timer},
 };

@@ -22,6 +22,8 @@ fn a_host_is_a_name_or_an_address_and_nothing_else() {
         ("duly.example.com/", None),
         ("*.example.com", None),
         ("*", None),
+        ("duly..example.com", None),
+        (".example.com", None),
         ("a b", None),
         ("2130706433", None),
     ] {
@@ -47,6 +49,7 @@ fn an_origin_is_scheme_host_and_port_as_browsers_write_it() {
         ("https://console.example?x", None),
         ("https://user@console.example", None),
         ("https://*.example", None),
+        ("https://console..example", None),
         ("https://", None),
         ("file:///index.html", None),
         ("file://host", None),
