@@ -6,11 +6,11 @@ use duly_core::{
     Invalid,
     access::{self, Actions, ApiKey, HostPattern, NamespacePattern, TenantLimit, TenantName},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, Time, v1};
+use crate::{Duration, Time, number::between, v1};
 
 /// A key to create.
 #[skip_serializing_none]
@@ -153,28 +153,45 @@ impl From<CallerInfo> for v1::WhoamiResponse {
 #[serde(default, deny_unknown_fields, expecting = "a JSON object")]
 pub struct TenantLimits {
     /// Namespaces.
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxNamespaces as usize }, _>")]
     pub max_namespaces: Option<u64>,
     /// Pending timers in all its namespaces.
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxPending as usize }, _>")]
     pub max_pending: Option<u64>,
     /// Estimated size of the pending timers, in bytes.
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxPendingBytes as usize }, _>")]
     pub max_pending_bytes: Option<u64>,
     /// Dead letters; at the limit nothing more is scheduled.
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxDead as usize }, _>")]
     pub max_dead: Option<u64>,
     /// Schedules a second at each node. The burst is one second.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 4294967295_i64)]
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::SchedulePerSecond as usize }, _>")]
     pub schedule_per_second: Option<u64>,
     /// Calls a second at each node, of its keys. The burst is one second.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 4294967295_i64)]
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::CallPerSecond as usize }, _>")]
     pub call_per_second: Option<u64>,
     /// Connections to each node, of its keys.
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxConnections as usize }, _>")]
     pub max_connections: Option<u64>,
     /// Waiting lease calls and consumer streams at each node, of its keys.
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxWaitingCalls as usize }, _>")]
     pub max_waiting_calls: Option<u64>,
     /// Memory of requests and unread responses at each node, of its keys, in bytes.
     #[schema(minimum = 1048576)]
+    #[serde(default, deserialize_with = "limit::<{ TenantLimit::MaxRequestBytes as usize }, _>")]
     pub max_request_bytes: Option<u64>,
+}
+
+/// Reads a limit, whose bounds an error names.
+fn limit<'de, const LIMIT: usize, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let (least, most) = TenantLimit::ALL[LIMIT].bounds();
+    between(least, most, deserializer)
 }
 
 impl TenantLimits {

@@ -8,7 +8,9 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    MessageFormat, Problem, Reschedule, Schedule, Timer, json::Nulls, number::check_revision,
+    MessageFormat, Problem, Reschedule, Schedule, Timer,
+    json::Nulls,
+    number::{check_revision, ranged},
 };
 
 /// Most operations of one batch.
@@ -67,6 +69,7 @@ pub struct Cancel {
     /// The revision that the timer must have; checked before its state.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     pub if_revision: Option<u32>,
 }
 

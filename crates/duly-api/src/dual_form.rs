@@ -2,10 +2,11 @@
 
 /// Gives a type its two forms: text or a number in JSON, the bytes of `$message` in protobuf.
 ///
-/// `$inner` returns the message; `$allowed` describes the allowed JSON. `$schema_name` is no
+/// `$inner` returns the message; `$allowed` describes the allowed JSON, and `$fraction` for a number that is not an
+/// integer. `$schema_name` is no
 /// name of a class that generated clients import, as `Time` and `Duration` are.
 macro_rules! dual_form {
-    ($name:ident: $variant:ident($message:ty), $inner:ident, $allowed:expr, $schema:path, $schema_name:literal) => {
+    ($name:ident: $variant:ident($message:ty), $inner:ident, ($allowed:expr, $fraction:path), $schema:path, $schema_name:literal) => {
         impl $name {
             /// Returns the value of a query parameter: a number, or text.
             pub fn of_query(text: &str) -> Self {
@@ -62,6 +63,11 @@ macro_rules! dual_form {
 
                     fn visit_i64<E>(self, number: i64) -> Result<$name, E> {
                         Ok($name::Bare(i128::from(number)))
+                    }
+
+                    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<$name, E> {
+                        let seen = serde::de::Unexpected::Float(number);
+                        Err(E::invalid_value(seen, &&*$fraction(number)))
                     }
                 }
 

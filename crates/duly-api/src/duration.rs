@@ -3,11 +3,15 @@
 
 use std::time;
 
-use duly_core::{Invalid, Millis, duration::ALLOWED};
+use duly_core::{
+    Invalid, Millis,
+    duration::{ALLOWED, allowed_for_fraction},
+};
 
 use crate::{
+    number::integers,
     schema,
-    time::{ms, parts},
+    time::{NANOS_MAX, ms, parts},
 };
 
 /// A duration as its sender wrote it; [`Duration::check`] knows its field and returns the value.
@@ -60,12 +64,14 @@ impl Duration {
 
 fn of_span(span: prost_types::Duration) -> Result<Millis, Invalid> {
     let (seconds, nanos) = (span.seconds, span.nanos);
-    let same_sign = seconds == 0 || nanos == 0 || (seconds < 0) == (nanos < 0);
-    if nanos.unsigned_abs() >= 1_000_000_000 || !same_sign {
-        let allowed = "an integer from 0 to 999999999, of the sign of the seconds";
-        return Err(Invalid::new("nanos", nanos, allowed));
+    let refuse = || Invalid::new("seconds", seconds, integers(0, u64::MAX / 1_000));
+    if seconds < 0 {
+        return Err(refuse());
     }
-    Millis::from_integer(ms(seconds, nanos))
+    if !(0..=NANOS_MAX).contains(&nanos) {
+        return Err(Invalid::new("nanos", nanos, integers(0, NANOS_MAX)));
+    }
+    Millis::from_integer(ms(seconds, nanos)).map_err(|_| refuse())
 }
 
 fn span(duration: Millis) -> prost_types::Duration {
@@ -88,7 +94,13 @@ impl From<time::Duration> for Duration {
     }
 }
 
-dual_form!(Duration: Span(prost_types::Duration), span, ALLOWED, schema::duration, "DurationOrZero");
+dual_form!(
+    Duration: Span(prost_types::Duration),
+    span,
+    (ALLOWED, allowed_for_fraction),
+    schema::duration,
+    "DurationOrZero"
+);
 
 #[cfg(test)]
 mod tests {
@@ -109,9 +121,18 @@ mod tests {
 
     #[test]
     fn p12_no_duration_becomes_another_one() {
-        assert!(lasting(-1, -1).is_err());
+        for (seconds, nanos) in
+            [(-1, -1), (-1, 0), (-1, 5), (-1, i32::MAX), (i64::MIN, 0), (i64::MAX, 0)]
+        {
+            let invalid = lasting(seconds, nanos).unwrap_err();
+            assert_eq!(invalid.field, "delay.seconds");
+            assert_eq!(invalid.allowed, "an integer from 0 to 18446744073709551");
+        }
+        assert_eq!(lasting(18_446_744_073_709_551, 615_000_000), Ok(Millis::MAX));
         for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {
-            assert_eq!(lasting(1, nanos).unwrap_err().field, "delay.nanos");
+            for seconds in [0, 1] {
+                assert_eq!(lasting(seconds, nanos).unwrap_err().field, "delay.nanos");
+            }
         }
         let longest = Duration::from(time::Duration::MAX);
         for none in [longest, Duration::Text("soon".to_owned()), Duration::Bare(7)] {

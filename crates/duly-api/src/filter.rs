@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     State, Time,
-    number::within,
+    number::{ranged, within},
     words::{Word, Words, is_unspecified},
 };
 
@@ -36,6 +36,7 @@ pub struct CancelManyRequest {
     /// Most timers to cancel in this call, 1 to 10000, default 10000.
     #[prost(uint32, optional, tag = "4")]
     #[schema(minimum = 1, maximum = 10000)]
+    #[serde(default, deserialize_with = "ranged::<1, { CANCELS_MAX as u64 }, _, _>")]
     pub limit: Option<u32>,
     /// The place to continue from, with the same filter.
     #[prost(string, optional, tag = "5")]

@@ -6,6 +6,7 @@
 
 mod nulls;
 mod objects;
+mod unknown;
 
 pub use self::nulls::Nulls;
 
@@ -15,22 +16,12 @@ use serde_json::{Value, error::Category};
 use serde_path_to_error::{Path, Segment};
 
 use self::objects::Objects;
-use crate::destination::THIS_BUILD;
 
 /// Field name of the body as a whole, in errors.
 pub const BODY: &str = "body";
 
 /// Fields at and below which no refused value is shown.
 const SECRET_FIELDS: [&str; 2] = ["headers", "signing_secrets"];
-
-/// Fields that later versions will have, with the value that is allowed until then.
-const RESERVED: [(&str, &str); 5] = [
-    ("repeat", "left out: recurring timers are not supported yet"),
-    ("kafka", THIS_BUILD),
-    ("nats", THIS_BUILD),
-    ("amqp", THIS_BUILD),
-    ("redis_stream", THIS_BUILD),
-];
 
 /// Parses `text` as one JSON value of type `T`.
 ///
@@ -66,14 +57,35 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a [u8], plain: &serde_json::Error) ->
             let message = error.inner().to_string();
             shape(without_position(&message), error.path(), text)
         }
-        Err(error) => malformed(error.inner()),
+        Err(error) => malformed(text, error.inner()),
         // The value itself is valid; the text after it is the fault.
-        Ok(_) => malformed(plain),
+        Ok(_) => malformed(text, plain),
     }
 }
 
-fn malformed(error: &serde_json::Error) -> Invalid {
-    Invalid::plain("", format!("a syntax error: {error}"), "well-formed JSON")
+fn malformed(text: &[u8], error: &serde_json::Error) -> Invalid {
+    match not_utf8(text) {
+        Some(seen) => Invalid::plain("", seen, "JSON in UTF-8 without a byte order mark"),
+        None => Invalid::plain("", format!("a syntax error: {error}"), "well-formed JSON"),
+    }
+}
+
+/// Names what a text has in place of UTF-8 without a byte order mark.
+fn not_utf8(text: &[u8]) -> Option<String> {
+    match text {
+        [0xef, 0xbb, 0xbf, ..] => Some("a byte order mark (EF BB BF) at the beginning".to_owned()),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+            Some("UTF-16 (a byte order mark of it at the beginning)".to_owned())
+        }
+        [0, _, ..] | [_, 0, ..] => {
+            Some("UTF-16 or UTF-32 (a zero byte at the beginning)".to_owned())
+        }
+        _ => std::str::from_utf8(text).err().map(|error| {
+            let at = error.valid_up_to();
+            let byte = text.get(at).copied().unwrap_or_default();
+            format!("another encoding (the byte {byte:02X} at offset {at})")
+        }),
+    }
 }
 
 /// Returns an error of serde as one of the contract.
@@ -81,17 +93,7 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     let field = dotted(path);
     if let Some(rest) = message.strip_prefix("unknown field `") {
         let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
-        if let Some((_, allowed)) = RESERVED.iter().find(|(reserved, _)| *reserved == name) {
-            return Invalid::new(ending_in(field, name), name, *allowed);
-        }
-        let allowed = match known.strip_prefix(", expected ") {
-            Some(known) => {
-                let known = known.strip_prefix("one of ").unwrap_or(known);
-                format!("left out; known here: {}", plain_names(known))
-            }
-            None => "left out; no field is known here".to_owned(),
-        };
-        return Invalid::new(ending_in(field, name), name, allowed);
+        return unknown::field(ending_in(field, name), name, known);
     }
     if let Some(name) = quoted(message, "missing field `") {
         return Invalid::unseen(ending_in(field, name), "given");
@@ -101,14 +103,12 @@ fn shape(message: &str, path: &Path, text: &[u8]) -> Invalid {
     }
     let allowed = match message.rsplit_once(", expected ") {
         Some((_, "a sequence")) => "a JSON array".to_owned(),
-        Some((_, "u16")) => format!("an integer from 0 to {}", u16::MAX),
-        Some((_, "u32")) => format!("an integer from 0 to {}", u32::MAX),
-        Some((_, "u64")) => "an integer from 0".to_owned(),
+        Some((_, "u16" | "u32" | "u64")) => "an integer from 0".to_owned(),
         Some((_, "f64")) => "a number".to_owned(),
         Some((_, expected)) => plain_names(expected),
         None => message.to_owned(),
     };
-    Invalid { field, seen: seen_at(path, text), allowed }
+    Invalid { seen: seen_at(path, text), ..Invalid::unseen(field, allowed) }
 }
 
 fn quoted<'m>(message: &'m str, prefix: &str) -> Option<&'m str> {

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::{
     Duration, Time,
     headers::{self, Header, HeaderList},
-    number::within,
+    number::{ranged, within},
     payload::{self, PayloadFields},
 };
 
@@ -39,11 +39,13 @@ pub struct LeaseRequest {
     /// Most firings, 1 to 10000, default 1.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1, maximum = 10000)]
+    #[serde(default, deserialize_with = "ranged::<1, { LEASE_COUNT_MAX as u64 }, _, _>")]
     pub max: Option<u32>,
     /// Most bytes of payloads and headers, default 4 MiB, at most 32 MiB. The first firing may have any
     /// size.
     #[prost(uint64, optional, tag = "3")]
     #[schema(minimum = 1, maximum = 33_554_432)]
+    #[serde(default, deserialize_with = "ranged::<1, LEASE_BYTES_MAX, _, _>")]
     pub max_bytes: Option<u64>,
     /// Length of the lease, 1s to 12h; default the namespace's.
     #[prost(message, optional, tag = "4")]

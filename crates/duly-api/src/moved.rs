@@ -21,7 +21,7 @@ use crate::{
     Attempt, AttemptOutcome, DeadReason, Destination, Duration, MessageFormat, NamespaceSettings,
     Problem, Retry, Schedule, Time,
     headers::{self, CredentialsForm, Header, HeaderList},
-    number::within,
+    number::{ranged, within},
     payload::{self, PayloadFields},
     trace,
     words::{Word, Words},
@@ -88,11 +88,13 @@ pub struct MovedTimer {
     updated_at: Time,
     /// 1 at creation, +1 at every accepted change by a caller.
     #[schema(minimum = 1)]
+    #[serde(deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     revision: u32,
     /// Distinguishes the timer from others that had its id. Part of its delivery id.
     #[schema(pattern = "^[0-9a-fA-F]{16}$")]
     incarnation: String,
     /// The number of its firing. Part of its delivery id.
+    #[serde(deserialize_with = "ranged::<0, { u32::MAX as u64 }, _, _>")]
     occurrence: u32,
     /// Hash of the request that made it, by which that request is recognised.
     #[schema(pattern = "^[0-9a-fA-F]{32}$")]
@@ -131,8 +133,10 @@ pub struct MovedTimer {
     trace_parent: Option<String>,
     /// Attempts of its firing that were begun.
     #[schema(maximum = 1_000_000_000)]
+    #[serde(deserialize_with = "ranged::<0, { ATTEMPTS_MAX as u64 }, _, _>")]
     attempts: u32,
     /// Attempts that had ended when its present budget of attempts began; default 0.
+    #[serde(default, deserialize_with = "ranged::<0, { ATTEMPTS_MAX as u64 }, _, _>")]
     budget_from: Option<u32>,
     /// The time at which the next attempt may start, after a failed one.
     next_attempt_at: Option<Time>,

@@ -21,7 +21,9 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Destination, Duration, NamespaceField, Retry, Time, headers::CredentialsForm, number::within,
+    Destination, Duration, NamespaceField, Retry, Time,
+    headers::CredentialsForm,
+    number::{ranged, within},
     words::Words,
 };
 
@@ -53,6 +55,7 @@ pub struct NamespaceSettings {
     /// Relative share of the workers when they are scarce, 1 to 1000, default 1.
     #[prost(uint32, optional, tag = "6")]
     #[schema(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "ranged::<1, { WEIGHT_MAX as u64 }, _, _>")]
     pub weight: Option<u32>,
     /// Secrets that webhooks are signed with (`whsec_` + base64 of 24 to 64 bytes), two during a rotation.
     /// Never shown again.
@@ -93,6 +96,7 @@ pub struct Fallback {
     /// 5.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1, maximum = 10000)]
+    #[serde(default, deserialize_with = "ranged::<1, { FALLBACK_ATTEMPTS_MAX as u64 }, _, _>")]
     pub after_attempts: Option<u32>,
     /// Time for which a lane's breaker is open before the fallback gets every firing of the lane, 0s to
     /// 1d, default 1m.
@@ -122,10 +126,12 @@ pub struct LaneLimits {
     /// Attempts begun per second, a tenth of it at once; default unlimited.
     #[prost(uint32, optional, tag = "1")]
     #[schema(minimum = 1, maximum = 100_000_000)]
+    #[serde(default, deserialize_with = "ranged::<1, { PER_SECOND_MAX as u64 }, _, _>")]
     pub deliver_per_second: Option<u32>,
     /// Attempts under way at once, 1 to 100000, default 100.
     #[prost(uint32, optional, tag = "2")]
     #[schema(minimum = 1, maximum = 100_000)]
+    #[serde(default, deserialize_with = "ranged::<1, { IN_FLIGHT_MAX as u64 }, _, _>")]
     pub max_in_flight: Option<u32>,
 }
 
@@ -137,14 +143,17 @@ pub struct NamespaceLimits {
     /// Schedules accepted per second (new timers and replacements), as many at once; default unlimited.
     #[prost(uint32, optional, tag = "1")]
     #[schema(minimum = 1, maximum = 100_000_000)]
+    #[serde(default, deserialize_with = "ranged::<1, { PER_SECOND_MAX as u64 }, _, _>")]
     pub schedule_per_second: Option<u32>,
     /// Pending timers; default unlimited.
     #[prost(uint64, optional, tag = "2")]
     #[schema(minimum = 0)]
+    #[serde(default, deserialize_with = "ranged::<0, { u64::MAX }, _, _>")]
     pub max_pending: Option<u64>,
     /// Bytes of one payload as stored, at most 16 MiB, default 256 KiB.
     #[prost(uint64, optional, tag = "3")]
     #[schema(minimum = 0, maximum = 16_777_216)]
+    #[serde(default, deserialize_with = "ranged::<0, PAYLOAD_BYTES_HARD, _, _>")]
     pub max_payload_bytes: Option<u64>,
     /// Longest time from now to due; default unlimited.
     #[prost(message, optional, tag = "4")]
@@ -152,10 +161,12 @@ pub struct NamespaceLimits {
     /// Dead letters, default 1000000; at the limit the namespace's lanes stop.
     #[prost(uint64, optional, tag = "5")]
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "ranged::<1, { u64::MAX }, _, _>")]
     pub max_dead: Option<u64>,
     /// Tombstones of ended timers, default 10000000; past it the oldest go first.
     #[prost(uint64, optional, tag = "6")]
     #[schema(minimum = 0)]
+    #[serde(default, deserialize_with = "ranged::<0, { u64::MAX }, _, _>")]
     pub max_retained: Option<u64>,
 }
 

@@ -8,7 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Duration, number::within};
+use crate::{
+    Duration,
+    number::{ranged, within},
+};
 
 /// The waits between attempts: exponential, or `delays` alone.
 #[skip_serializing_none]
@@ -19,6 +22,7 @@ pub struct Retry {
     /// Attempts in all, the first included: 1 to 1000, default 16.
     #[prost(uint32, optional, tag = "1")]
     #[schema(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "ranged::<1, { ATTEMPTS_MAX as u64 }, _, _>")]
     pub max_attempts: Option<u32>,
     /// Wait after the first failed attempt, default 1s.
     #[prost(message, optional, tag = "2")]

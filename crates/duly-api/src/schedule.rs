@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    Invalid, Schedule as Checked, TimerId, TimerSpec,
+    Invalid, Millis, Schedule as Checked, TimerId, TimerSpec,
     operate::Operation,
     schedule::{Change, IfExists as CheckedIfExists, Patch, SlotKey, Tags, When},
 };
@@ -17,7 +17,7 @@ use crate::{
     Destination, Duration, IfExists, MessageFormat, Retry, Time, TimerField,
     headers::{self, Header, HeaderList},
     json::{BODY, Nulls},
-    number::check_revision,
+    number::{check_revision, ranged},
     payload::{self, PayloadFields},
     words::{Word, Words, is_unspecified},
 };
@@ -28,8 +28,8 @@ use crate::{
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 #[schema(as = ScheduleRequest)]
 pub struct Schedule {
-    /// The caller's id: 1 to 256 bytes of UTF-8 without control characters, not `.` or `..`.
-    /// Absent: the server makes a UUIDv7.
+    /// The caller's id: 1 to 256 bytes of UTF-8 without control characters, not `.` or `..`, without white
+    /// space at its beginning and end. Absent: the server makes a UUIDv7.
     #[prost(string, optional, tag = "1")]
     #[schema(min_length = 1, max_length = 256)]
     pub id: Option<String>,
@@ -76,7 +76,9 @@ pub struct Schedule {
     /// Its retry policy; the namespace's when absent.
     #[prost(message, optional, tag = "10")]
     pub retry: Option<Retry>,
-    /// Longest time after the due time; past it the timer becomes a dead letter.
+    /// Longest time after the due time, from 1ms; past it the timer becomes a dead letter. Absent: it never
+    /// expires. An attempt begins some milliseconds after the due time, later under load: less than a second
+    /// is a race.
     #[prost(message, optional, tag = "11")]
     pub expire_after: Option<Duration>,
     /// The effect if the id is taken by another request: `fail` (the default), `keep` or `replace`.
@@ -144,6 +146,7 @@ pub struct Reschedule {
     /// The revision that the timer must have; checked before its state.
     #[prost(uint32, optional, tag = "11")]
     #[schema(minimum = 1)]
+    #[serde(default, deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     pub if_revision: Option<u32>,
 }
 
@@ -185,7 +188,7 @@ impl Schedule {
         make_id: impl FnOnce() -> TimerId,
     ) -> Result<(Checked, CheckedIfExists), Invalid> {
         let id = match &self.id {
-            Some(id) => TimerId::new(id)?,
+            Some(id) => check_new_id(id)?,
             None => make_id(),
         };
         let when = when(self.due_at.as_ref(), self.delay.as_ref())?
@@ -204,7 +207,7 @@ impl Schedule {
             slot_key: slot_key.map_err(|invalid| invalid.within("slot_key"))?,
             destination: self.destination.map(|it| it.check("destination")).transpose()?,
             retry: self.retry.map(|it| it.check("retry")).transpose()?,
-            expire_after: self.expire_after.map(|it| it.check("expire_after")).transpose()?,
+            expire_after: self.expire_after.map(check_expire_after).transpose()?,
             trace_parent: None,
         };
         let schedule = Checked { id, when, spec };
@@ -325,6 +328,27 @@ fn when(due_at: Option<&Time>, delay: Option<&Duration>) -> Result<Option<When>,
         (Some(_), Some(_)) => {
             Err(Invalid::unseen("delay", "left out where due_at is given: exactly one of the two"))
         }
+    }
+}
+
+/// Checks the id of a timer that is made. Timers that were made with other ids can still be read and cancelled.
+fn check_new_id(id: &str) -> Result<TimerId, Invalid> {
+    if id.trim().len() < id.len() {
+        return Err(Invalid::new("id", id, "without white space at its beginning and end"));
+    }
+    TimerId::new(id)
+}
+
+/// Checks the time from the due time to the end of a timer. A timer that may never be late would be lost by chance: its
+/// first attempt begins some time after the due time.
+fn check_expire_after(expire_after: Duration) -> Result<Millis, Invalid> {
+    let field = "expire_after";
+    match expire_after.check(field)? {
+        Millis::ZERO => {
+            let allowed = "a duration from 1ms on, or left out for a timer that never expires";
+            Err(Invalid::new(field, expire_after, allowed))
+        }
+        checked => Ok(checked),
     }
 }
 

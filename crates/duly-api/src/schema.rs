@@ -66,7 +66,7 @@ pub(crate) fn time() -> RefOr<Schema> {
     either(
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
         number,
-        "A time: RFC 3339 with any offset, from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on. Digits below a millisecond round up.",
+        "A time: RFC 3339 with any offset, from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on. Digits below a millisecond round up. Texts that Java, .NET, Go, Python, JavaScript and PostgreSQL print for a time with its offset are accepted, too.",
         "2030-01-31T12:00:00.000Z",
     )
 }
@@ -75,9 +75,11 @@ pub(crate) fn time() -> RefOr<Schema> {
 pub(crate) fn duration() -> RefOr<Schema> {
     let zero = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(0));
     either(
-        text().pattern(Some("^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$")),
+        text().pattern(Some(
+            "^(0+|(?=[0-9])(?=[^.]*([.][0-9]+[dhms]+)?$)([0-9.]+d)?([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?([0-9.]+ms)?)$",
+        )),
         zero,
-        "A duration: units d, h, m, s, ms, each once, falling; or 0. Another number without a unit is refused.",
+        "A duration: units d, h, m, s, ms, each once, falling, the last with a fraction if need be (`1.5s`); or 0. Another number without a unit is refused. Less than a millisecond rounds up.",
         "2h30m",
     )
 }

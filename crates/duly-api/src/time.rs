@@ -3,12 +3,21 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use duly_core::{Invalid, Timestamp, time::ALLOWED};
+use duly_core::{
+    Invalid, Timestamp,
+    time::{ALLOWED, allowed_for_fraction},
+};
 
-use crate::schema;
+use crate::{number::integers, schema};
 
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: i32 = 1_000_000;
+/// Nanoseconds of a second.
+const NS_PER_S: i64 = 1_000_000_000;
+/// Most nanoseconds beside the seconds.
+pub(crate) const NANOS_MAX: i32 = 999_999_999;
+/// Seconds from which on a number is likely to count seconds: 1973.
+const SECONDS_LIKELY_MIN: i64 = 100_000_000;
 
 /// A time as its sender wrote it; [`Time::check`] knows its field and returns the value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,12 +39,7 @@ impl Time {
         match self {
             Self::Text(text) => Timestamp::parse(text),
             Self::Bare(number) => Timestamp::from_bare_integer(*number),
-            Self::Unix(prost_types::Timestamp { nanos, .. })
-                if !(0..1_000_000_000).contains(nanos) =>
-            {
-                Err(Invalid::new("nanos", nanos, "an integer from 0 to 999999999"))
-            }
-            Self::Unix(unix) => Timestamp::from_integer(ms(unix.seconds, unix.nanos)),
+            Self::Unix(unix) => of_unix(*unix),
         }
         .map_err(|invalid| invalid.within(field))
     }
@@ -54,6 +58,29 @@ impl Time {
             other => other.check("").map_or(none, unix),
         }
     }
+}
+
+fn of_unix(unix: prost_types::Timestamp) -> Result<Timestamp, Invalid> {
+    let prost_types::Timestamp { seconds, nanos } = unix;
+    if !(0..=NANOS_MAX).contains(&nanos) {
+        return Err(Invalid::new("nanos", nanos, integers(0, NANOS_MAX)));
+    }
+    Timestamp::from_integer(ms(seconds, nanos)).map_err(|_| {
+        let most = i64::try_from(Timestamp::MAX.unix_ms() / 1_000).unwrap_or(i64::MAX);
+        let mut allowed = integers(0, most);
+        // A sender may have taken another unit for seconds.
+        let units =
+            [("milliseconds", 1_000), ("microseconds", 1_000_000), ("nanoseconds", NS_PER_S)];
+        let likely = |(_, per_second): &(_, i64)| {
+            (SECONDS_LIKELY_MIN..=most).contains(&(seconds / per_second))
+        };
+        if let Some((unit, per_second)) = units.into_iter().find(likely) {
+            allowed = format!("{allowed} ({unit}? {} is in seconds)", seconds / per_second);
+        } else if seconds == most {
+            allowed = format!("{allowed}, with nanos 0 for the last of them");
+        }
+        Invalid::new("seconds", seconds, allowed)
+    })
 }
 
 /// Returns whole milliseconds, rounded up.
@@ -86,7 +113,13 @@ impl From<SystemTime> for Time {
     }
 }
 
-dual_form!(Time: Unix(prost_types::Timestamp), unix, ALLOWED, schema::time, "TimeOrMillis");
+dual_form!(
+    Time: Unix(prost_types::Timestamp),
+    unix,
+    (ALLOWED, allowed_for_fraction),
+    schema::time,
+    "TimeOrMillis"
+);
 
 #[cfg(test)]
 mod tests {
@@ -109,8 +142,31 @@ mod tests {
 
     #[test]
     fn p12_no_time_becomes_another_one() {
-        for (seconds, nanos) in [(-1, 1), (i64::MAX, 0), (i64::MIN, 0)] {
-            assert_eq!(at(seconds, nanos).unwrap_err().field, "due_at");
+        for (seconds, nanos, allowed) in [
+            (-1, 1, "an integer from 0 to 7258118400"),
+            (i64::MAX, 0, "an integer from 0 to 7258118400"),
+            (i64::MIN, 0, "an integer from 0 to 7258118400"),
+            (7_258_118_401, 0, "an integer from 0 to 7258118400"),
+            (
+                7_258_118_400,
+                1,
+                "an integer from 0 to 7258118400, with nanos 0 for the last of them",
+            ),
+            (
+                1_795_287_316_000,
+                0,
+                "an integer from 0 to 7258118400 (milliseconds? 1795287316 is in seconds)",
+            ),
+            (
+                1_795_287_316_000_000_000,
+                0,
+                "an integer from 0 to 7258118400 (nanoseconds? 1795287316 is in seconds)",
+            ),
+        ] {
+            let invalid = at(seconds, nanos).unwrap_err();
+            let seen = format!("\"{seconds}\"");
+            assert_eq!((&*invalid.field, invalid.seen), ("due_at.seconds", Some(seen)));
+            assert_eq!(invalid.allowed, allowed);
         }
         for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {
             assert_eq!(at(1, nanos).unwrap_err().field, "due_at.nanos");

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
     headers::{self, CredentialsForm, Header, HeaderList},
+    number::ranged,
     payload::{self, PayloadFields},
     words::{Word, is_unspecified},
 };
@@ -149,6 +150,7 @@ pub struct Attempt {
     /// Its number, from 1.
     #[prost(uint32, tag = "1")]
     #[schema(minimum = 1)]
+    #[serde(deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     pub attempt: u32,
     /// The time at which it began.
     #[prost(message, optional, tag = "2")]

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use duly_core::Invalid;
+use duly_core::{Invalid, similar_name::with_similar};
 use serde::{Deserializer, Serializer, de};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -48,6 +48,12 @@ pub trait Words: Copy + Eq + TryFrom<i32> + Into<i32> + 'static {
     }
 }
 
+/// Describes the allowed words.
+fn one_of<T: Words>() -> String {
+    let words: Vec<_> = T::ALL.iter().map(|(word, _)| *word).collect();
+    format!("one of {}", words.join(", "))
+}
+
 /// Reads and writes a number, or one that may be absent, as its word: for `#[serde(with = "Word::<T>")]`.
 pub(crate) struct Word<T>(PhantomData<T>);
 
@@ -79,16 +85,16 @@ impl<T: Words> de::Visitor<'_> for WordVisitor<T> {
     type Value = i32;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("one of ")?;
-        for (i, (word, _)) in T::ALL.iter().enumerate() {
-            write!(f, "{}{word}", if i == 0 { "" } else { ", " })?;
-        }
-        Ok(())
+        f.write_str(&one_of::<T>())
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<i32, E> {
         let value = T::parse(text).map(Into::into);
-        value.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+        value.ok_or_else(|| {
+            let words = T::ALL.iter().map(|(word, _)| *word);
+            let allowed = with_similar(one_of::<T>(), text, words);
+            E::invalid_value(de::Unexpected::Str(text), &&*allowed)
+        })
     }
 
     fn visit_unit<E>(self) -> Result<i32, E> {

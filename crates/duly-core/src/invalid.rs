@@ -9,6 +9,9 @@ use std::{fmt, ops::RangeInclusive};
 /// Maximum characters of a refused value that are shown.
 pub const SEEN_CHARS_MAX: usize = 64;
 
+/// Beginning of `allowed` for a name that is not known.
+const LEFT_OUT: &str = "left out; ";
+
 /// A value that was refused: the field, the value that was given, and the allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.sentence())]
@@ -20,6 +23,8 @@ pub struct Invalid {
     pub seen: Option<String>,
     /// The allowed values, as the end of the sentence "`field` must be …".
     pub allowed: String,
+    /// The kind of name that is not known, such as `field`; absent where a value is at fault.
+    pub unknown: Option<&'static str>,
 }
 
 impl Invalid {
@@ -34,6 +39,7 @@ impl Invalid {
             field: field.into(),
             seen: Some(shorten(&seen.to_string())),
             allowed: allowed.into(),
+            unknown: None,
         }
     }
 
@@ -43,12 +49,31 @@ impl Invalid {
         seen: impl Into<String>,
         allowed: impl Into<String>,
     ) -> Self {
-        Self { field: field.into(), seen: Some(seen.into()), allowed: allowed.into() }
+        Self { seen: Some(seen.into()), ..Self::unseen(field, allowed) }
     }
 
     /// Creates an error that shows no value.
     pub fn unseen(field: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { field: field.into(), seen: None, allowed: allowed.into() }
+        Self { field: field.into(), seen: None, allowed: allowed.into(), unknown: None }
+    }
+
+    /// Creates the error for a name that is not known where it stands: a `kind`, such as `field`. It shows the meant
+    /// name, or else all `known` ones.
+    pub fn unknown<'a>(
+        kind: &'static str,
+        field: impl Into<String>,
+        name: &str,
+        meant: Option<&str>,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let known: Vec<_> = known.into_iter().collect();
+        let cure = match meant {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if known.is_empty() => format!("no {kind} is known here"),
+            None => format!("known here: {}", known.join(", ")),
+        };
+        let allowed = format!("{LEFT_OUT}{cure}");
+        Self { unknown: Some(kind), ..Self::new(field, name, allowed) }
     }
 
     /// Returns the same error with `outer` in front of its field: `retry` + `max_attempts`.
@@ -65,6 +90,10 @@ impl Invalid {
 
     fn sentence(&self) -> String {
         let field = if self.field.is_empty() { "the value" } else { &self.field };
+        if let Some(kind) = self.unknown {
+            let cure = self.allowed.strip_prefix(LEFT_OUT).unwrap_or(&self.allowed);
+            return format!("unknown {kind} {field}: {cure}");
+        }
         match &self.seen {
             Some(seen) => format!("{field} must be {}; got {seen}", self.allowed),
             None => format!("{field} must be {}", self.allowed),

@@ -1,9 +1,11 @@
 //! Points in time: Unix milliseconds, checked.
 //!
-//! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). The text form is RFC 3339: any offset is
+//! A [`Timestamp`] lies between 1970-01-01 and 2200-01-01 (P12). The text form is RFC 3339 (module `text`): any offset is
 //! accepted, and UTC with three decimals is written. Digits below a millisecond round **up**, so a timer
-//! never fires before the given instant (P2). An integer counts milliseconds. An integer that is small
-//! enough to be a count of seconds is refused.
+//! never fires before the given instant (P2). An integer counts milliseconds. An integer that is likely to count
+//! another unit is refused.
+
+mod text;
 
 use std::fmt;
 
@@ -64,41 +66,21 @@ impl Timestamp {
             .ok_or_else(|| Invalid::new("", ms, ALLOWED))
     }
 
-    /// Creates a time from Unix milliseconds as a caller wrote them. A number that is likely to count
-    /// seconds is refused.
+    /// Creates a time from Unix milliseconds as a caller wrote them.
+    ///
+    /// # Errors
+    /// When the number is likely to count another unit: the error has the milliseconds.
     pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
-        if !(0..BARE_MS_MIN).contains(&number) {
-            return Self::from_integer(number);
-        }
-        let ms = number * 1_000;
-        let is_likely = Self::from_integer(ms).is_ok() && ms >= BARE_MS_MIN;
-        let if_seconds =
-            if is_likely { format!(" ({ms}, if it counts seconds)") } else { String::new() };
-        let allowed = format!(
-            "in milliseconds, from {BARE_MS_MIN} on{if_seconds}, or an RFC 3339 time, which may be \
-             any from 1970-01-01 to 2200-01-01"
-        );
-        Err(Invalid::new("", number, allowed))
+        let time = Self::from_integer(number).ok().filter(|_| number >= BARE_MS_MIN);
+        time.ok_or_else(|| Invalid::new("", number, allowed_for(number, "")))
     }
 
-    /// Parses RFC 3339 text; digits below a millisecond round up.
+    /// Parses the text of a time: RFC 3339 and its relatives; digits below a millisecond round up.
+    ///
+    /// # Errors
+    /// The piece that is missing or wrong.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let refuse = || Invalid::new("", text, ALLOWED);
-        let bytes = text.as_bytes();
-        let shaped = bytes.len() >= 20
-            && bytes[4] == b'-'
-            && bytes[7] == b'-'
-            && matches!(bytes[10], b'T' | b't' | b' ')
-            && bytes[13] == b':'
-            && bytes[16] == b':';
-        if !shaped {
-            return Err(refuse());
-        }
-        let parsed: jiff::Timestamp = text.parse().map_err(|_| refuse())?;
-        let nanoseconds = parsed.as_nanosecond();
-        let ms =
-            nanoseconds.div_euclid(1_000_000) + i128::from(nanoseconds.rem_euclid(1_000_000) != 0);
-        Self::from_integer(ms).map_err(|_| refuse())
+        text::parse(text)
     }
 
     /// Returns the Unix milliseconds.
@@ -129,6 +111,39 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = jiff::Timestamp::from_millisecond(self.0.cast_signed());
         write!(f, "{:.3}", time.expect("jiff supports times up to the year 9999"))
+    }
+}
+
+/// Returns the allowed times, for the error of a number that is not an integer of JSON.
+pub fn allowed_for_fraction(number: f64) -> String {
+    decimal_hint(&number.to_string()).unwrap_or_else(|| ALLOWED.to_owned())
+}
+
+/// Returns the allowed times, for the error of a text that is a decimal number; `None` for another text.
+fn decimal_hint(text: &str) -> Option<String> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    Some(whole.parse().map_or_else(|_| ALLOWED.to_owned(), |whole| allowed_for(whole, fraction)))
+}
+
+/// Returns the allowed times, with the milliseconds of a number that is likely to count another unit, or that has a
+/// fraction or quotes. They are rounded up.
+fn allowed_for(whole: i128, fraction: &str) -> String {
+    let is_likely = |ms: &i128| *ms >= BARE_MS_MIN && Timestamp::from_integer(*ms).is_ok();
+    let up = i128::from(fraction.bytes().any(|digit| digit != b'0'));
+    let units = [
+        ("seconds", whole.saturating_mul(1_000).saturating_add(text::milliseconds(fraction))),
+        ("milliseconds", whole.saturating_add(up)),
+        ("microseconds", whole.saturating_add(up + 999).div_euclid(1_000)),
+        ("nanoseconds", whole.saturating_add(up + 999_999).div_euclid(1_000_000)),
+    ];
+    match units.into_iter().find(|(_, ms)| is_likely(ms)) {
+        Some(("milliseconds", ms)) => format!("{ALLOWED} (without quotes and fraction: {ms})"),
+        Some((unit, ms)) => format!("{ALLOWED} ({unit}? {ms} is in milliseconds)"),
+        None => ALLOWED.to_owned(),
     }
 }
 

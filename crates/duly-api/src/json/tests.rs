@@ -39,7 +39,7 @@ fn says_where_what_was_seen_and_what_is_allowed() {
         "{\"inner\":[{\"a\":\"x\",\"c\":1}]}",
         "inner[0].c",
         Some("\"c\""),
-        "left out; known here: a or b",
+        "left out; known here: a, b",
     );
 }
 
@@ -53,8 +53,26 @@ fn malformed_text_is_named_as_such() {
             "{text}"
         );
     }
-    let invalid = parse_body::<Outer>(b"{\"inner\":\"\xff\"}").unwrap_err();
-    assert_eq!(invalid.field, "body");
+}
+
+#[test]
+fn another_encoding_is_named() {
+    let utf16 = |order: fn(u16) -> [u8; 2]| -> Vec<u8> {
+        "\u{feff}{}".encode_utf16().flat_map(order).collect()
+    };
+    for (text, seen) in [
+        (b"\xef\xbb\xbf{}".to_vec(), "a byte order mark (EF BB BF) at the beginning"),
+        (utf16(u16::to_le_bytes), "UTF-16 (a byte order mark of it at the beginning)"),
+        (utf16(u16::to_be_bytes), "UTF-16 (a byte order mark of it at the beginning)"),
+        (utf16(u16::to_le_bytes)[2..].to_vec(), "UTF-16 or UTF-32 (a zero byte at the beginning)"),
+        (utf16(u16::to_be_bytes)[2..].to_vec(), "UTF-16 or UTF-32 (a zero byte at the beginning)"),
+        (b"{\"inner\":\"\xfc\"}".to_vec(), "another encoding (the byte FC at offset 10)"),
+    ] {
+        let invalid = parse_body::<Outer>(&text).unwrap_err();
+        let expected = format!("body must be JSON in UTF-8 without a byte order mark; got {seen}");
+        assert_eq!(invalid.to_string(), expected);
+        assert_eq!(parse::<Outer>(&text).unwrap_err().seen.as_deref(), Some(seen));
+    }
 }
 
 #[test]

@@ -27,7 +27,8 @@ impl Client {
     ) -> Result<Namespace> {
         let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let request = v1::PutNamespaceRequest { namespace, settings };
-        let namespace = call!(self, namespaces.put, request)?.namespace;
+        let response = call!(self, namespaces.put, request);
+        let namespace = response.map_err(of_settings)?.namespace;
         namespace.ok_or_else(|| Error::bad_response("the namespace is missing"))
     }
 
@@ -51,7 +52,8 @@ impl Client {
     ) -> Result<Namespace> {
         let (namespace, settings) = (namespace_of(name, "")?, Some(settings));
         let reset = reset.iter().map(|field| i32::from(*field)).collect();
-        call!(self, namespaces.patch, v1::PatchNamespaceRequest { namespace, settings, reset })
+        let request = v1::PatchNamespaceRequest { namespace, settings, reset };
+        call!(self, namespaces.patch, request).map_err(of_settings)
     }
 
     /// Deletes a namespace that has no pending timers and no dead letters. If it has some, the error is
@@ -126,4 +128,9 @@ impl Client {
         let request = v1::ForecastRequest { namespace: namespace_of(name, "")?, bucket, count };
         read!(self, namespaces.forecast, request)
     }
+}
+
+/// Names the fields of settings as their caller wrote them, and not as the request has them.
+fn of_settings(error: Error) -> Error {
+    error.without_path("settings.")
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use duly_api::{
-    Cancel, CancelResponse, IfExists, Operation, OperationResult, Reschedule, Schedule, Timer, v1,
+    Cancel, CancelResponse, IfExists, Operation, OperationResult, Reschedule, Schedule, Time,
+    Timer, v1,
 };
 use duly_core::TimerId;
 use uuid::Uuid;
@@ -148,7 +149,12 @@ fn check(operation: &Operation) -> Result<(), Invalid> {
         Operation { reschedule: Some(reschedule), .. } => reschedule.due_at.as_ref(),
         Operation { .. } => None,
     };
-    due_at.map_or(Ok(()), |due_at| due_at.check("due_at").map(drop))
+    let Some(due_at) = due_at else { return Ok(()) };
+    // A `SystemTime` has no fields to name.
+    due_at.check("due_at").map(drop).map_err(|invalid| match due_at {
+        Time::Unix(_) => Invalid::new("due_at", due_at, "a time from 1970-01-01 to 2200-01-01"),
+        Time::Text(_) | Time::Bare(_) => invalid,
+    })
 }
 
 fn unexpected_result() -> Error {

@@ -324,6 +324,15 @@ async fn namespaces_are_patched_forecast_and_deleted() {
     assert_eq!(lasting(namespace.retention), Some(HOUR), "it was not named");
     let nothing = patch(NamespaceSettings::default(), &[]).await.unwrap_err();
     assert_eq!(nothing.code(), Code::InvalidArgument);
+    let weightless = NamespaceSettings { weight: Some(0), ..NamespaceSettings::default() };
+    for error in [
+        patch(weightless.clone(), &[]).await.unwrap_err(),
+        client.put_namespace(NAMESPACE, weightless).await.unwrap_err(),
+    ] {
+        let refusal = error.refusal().unwrap();
+        assert_eq!(refusal.problem.field.as_deref(), Some("weight"), "as its caller wrote it");
+        assert!(refusal.problem.detail.starts_with("weight must be"), "{refusal:?}");
+    }
 
     later(&client, "x").await;
     due(&client, "y").await;

@@ -9,6 +9,20 @@ fn text_forms() {
     check("2h30m", 9_000_000);
     check("1d2h3m4s5ms", 93_784_005);
     check("90m", 5_400_000);
+    check("0", 0);
+    check("00", 0);
+}
+
+#[test]
+fn p12_a_fraction_of_the_last_unit_rounds_up() {
+    let check = |text: &str, ms: u64| assert_eq!(Millis::parse(text).unwrap().ms(), ms, "{text}");
+    // As Go and protobuf's JSON print them.
+    check("1.5s", 1_500);
+    check("1h30m0.25s", 5_400_250);
+    check("3.000000001s", 3_001);
+    check("0.5d", 43_200_000);
+    check("1.5ms", 2);
+    check("1.0s", 1_000);
 }
 
 #[test]
@@ -20,7 +34,12 @@ fn refused_forms() {
         "1x",
         "1m2h",
         "1s1s",
-        "1.5s",
+        "1.s",
+        ".5s",
+        "1.5.5s",
+        "1.5h30m",
+        "1.5m2.5s",
+        "0.0000000000000000000000000000000000000000000000000000000000001s",
         "-1s",
         " 1s",
         "1s ",
@@ -45,6 +64,12 @@ fn p12_a_number_without_a_unit_is_refused() {
         assert_eq!(Millis::from_integer(number.into()), Ok(Millis::from_ms(number)));
     }
     assert_eq!(Millis::from_bare_integer(0), Ok(Millis::ZERO));
+    let with_unit = "a duration with a unit: \"1.5s\" or \"1.5ms\"";
+    assert_eq!(Millis::parse("1.5").unwrap_err().allowed, with_unit);
+    assert_eq!(allowed_for_fraction(1.5), with_unit);
+    for number in [-1.5, f64::NAN, 1e300] {
+        assert_eq!(allowed_for_fraction(number), ALLOWED);
+    }
     for number in [-1, i128::MIN, i128::from(u64::MAX) + 1] {
         assert_eq!(Millis::from_bare_integer(number).unwrap_err().allowed, ALLOWED);
     }

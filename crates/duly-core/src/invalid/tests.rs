@@ -7,6 +7,23 @@ fn names_field_seen_and_allowed() {
 }
 
 #[test]
+fn an_unknown_name_is_said_with_the_meant_or_the_known_ones() {
+    let unknown = |meant: Option<&str>, known: &[&str]| {
+        let known = known.iter().copied();
+        Invalid::unknown("field", "dealy", "dealy", meant, known).within("operations[0]")
+    };
+    for (invalid, cure) in [
+        (unknown(Some("delay"), &["delay"]), "did you mean delay?"),
+        (unknown(None, &["a", "b"]), "known here: a, b"),
+        (unknown(None, &[]), "no field is known here"),
+    ] {
+        assert_eq!(invalid.to_string(), format!("unknown field operations[0].dealy: {cure}"));
+        assert_eq!(invalid.allowed, format!("left out; {cure}"));
+        assert_eq!(invalid.seen.as_deref(), Some("\"dealy\""));
+    }
+}
+
+#[test]
 fn paths_join_with_dots_and_brackets() {
     let check = |field: &str, outer: &str, expected: &str| {
         assert_eq!(Invalid::unseen(field, "x").within(outer).field, expected);

@@ -9,6 +9,7 @@ use duly_api::access::{
     NewKey, PatchKeyRequest, PutTenantRequest, RotateKeyRequest, Tenant,
 };
 use duly_core::access::{KeyId, TenantName};
+use duly_store::query::PAGE_MAX;
 use http::{StatusCode, Uri};
 
 use super::{
@@ -47,7 +48,7 @@ pub(crate) async fn create_key(admitted: Admitted, body: JsonBody) -> HandlerRes
 )]
 pub(crate) async fn list_keys(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    let (limit, cursor) = (query.integer("limit", PAGE_MAX)?, query.get("cursor"));
     response::ok(&admitted.list_keys(limit, cursor)?)
 }
 
@@ -144,7 +145,7 @@ pub(crate) async fn put_tenant(call: CallOn<TenantName>, body: JsonBody) -> Hand
 )]
 pub(crate) async fn list_tenants(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    let (limit, cursor) = (query.integer("limit", PAGE_MAX)?, query.get("cursor"));
     response::ok(&admitted.list_tenants(limit, cursor)?)
 }
 
@@ -187,6 +188,6 @@ pub(crate) async fn delete_tenant(call: CallOn<TenantName>) -> HandlerResult {
 )]
 pub(crate) async fn list_audit(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    let (limit, cursor) = (query.integer("limit", PAGE_MAX)?, query.get("cursor"));
     response::ok(&admitted.list_audit(limit, cursor).await?)
 }

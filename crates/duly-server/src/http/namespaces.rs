@@ -6,7 +6,11 @@ use duly_api::{
     NamespaceStats, RepairNamespaceResponse, ResumeRequest, Words as _, json::Nulls,
 };
 use duly_core::{Invalid, NamespaceName};
-use duly_store::namespaces::{Activity, DeleteMode};
+use duly_store::{
+    forecast::BUCKETS_MAX,
+    namespaces::{Activity, DeleteMode},
+    query::PAGE_MAX,
+};
 use http::{StatusCode, Uri};
 
 use super::{
@@ -44,7 +48,7 @@ pub(crate) async fn get_namespace(call: CallOn<NamespaceName>) -> HandlerResult 
 )]
 pub(crate) async fn list_namespaces(admitted: Admitted, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["limit", "cursor"])?;
-    let (limit, cursor) = (query.integer("limit")?, query.get("cursor"));
+    let (limit, cursor) = (query.integer("limit", PAGE_MAX)?, query.get("cursor"));
     let mut text = ResponseText::new(admitted.budget().empty_reservation());
     text.raw(r#"{"namespaces":["#)?;
     let next = admitted
@@ -210,7 +214,8 @@ pub(crate) async fn namespace_stats(call: CallOn<NamespaceName>) -> HandlerResul
 pub(crate) async fn namespace_forecast(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
     let query = Query::read(&uri, &["bucket", "count"])?;
     let bucket = query.get("bucket").map(Duration::of_query);
-    let request = forecast_request(call.target, bucket.as_ref(), query.integer("count")?)?;
+    let count = query.integer("count", BUCKETS_MAX)?;
+    let request = forecast_request(call.target, bucket.as_ref(), count)?;
     let (forecast, reservation) = call.admitted.namespace_forecast(request).await?;
     response::json_within(reservation, StatusCode::OK, &forecast)
 }

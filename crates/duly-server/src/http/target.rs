@@ -7,9 +7,11 @@ use axum::{
     extract::{FromRequestParts, RawPathParams},
     http::request::Parts,
 };
+use duly_api::number::integers;
 use duly_core::{
     Invalid, NamespaceName, TimerId,
     access::{KeyId, TenantName},
+    similar_name::most_similar,
 };
 use http::Uri;
 use url::form_urlencoded;
@@ -128,12 +130,9 @@ impl Query {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
             if !known.contains(&name.as_ref()) {
-                let allowed = if known.is_empty() {
-                    "left out; no parameter is known here".to_owned()
-                } else {
-                    format!("left out; known here: {}", known.join(", "))
-                };
-                return Err(Invalid::new(name.as_ref(), name.as_ref(), allowed).into());
+                let meant = most_similar(&name, known.iter().copied());
+                let known = known.iter().copied();
+                return Err(Invalid::unknown("parameter", &*name, &name, meant, known).into());
             }
             if pairs.iter().any(|(seen, _)| *seen == name) {
                 return Err(Invalid::unseen(name.as_ref(), "given only once").into());
@@ -151,12 +150,15 @@ impl Query {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a parameter as an integer.
-    pub(super) fn integer(&self, name: &str) -> Result<Option<u32>, Invalid> {
-        let allowed = format!("an integer from 0 to {}", u32::MAX);
-        self.get(name)
-            .map(|text| text.parse().map_err(|_| Invalid::new(name, text, allowed)))
-            .transpose()
+    /// Returns a parameter as an integer from 1 to `high`.
+    pub(super) fn integer(&self, name: &str, high: usize) -> Result<Option<u32>, Invalid> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (1..=high as u64).contains(number));
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        number.map(Some).ok_or_else(|| match text.parse::<i128>() {
+            Ok(_) => Invalid::plain(name, text, integers(1, high)),
+            Err(_) => Invalid::new(name, text, integers(1, high)),
+        })
     }
 
     /// Returns a parameter that is `true` or `false`.

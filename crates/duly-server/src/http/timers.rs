@@ -6,7 +6,6 @@ use duly_api::{
     CancelManyRequest, CancelManyResponse, CancelResponse, ForgetResponse, MessageFormat,
     Reschedule, Schedule, Timer,
     json::{self, Nulls},
-    number::check_revision,
     timer::ScheduleMark,
 };
 use duly_core::NamespaceName;
@@ -116,7 +115,7 @@ pub(crate) async fn reschedule_timer(call: CallOn<TimerTarget>, body: JsonBody) 
 pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> HandlerResult {
     let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
     let query = Query::read(&uri, &["if_revision"])?;
-    let if_revision = check_revision(query.integer("if_revision")?)?;
+    let if_revision = query.integer("if_revision", u32::MAX as usize)?;
     let operation = Operation::Cancel { id, if_revision };
     let outcome = admitted.apply_one(brief(namespace, operation)).await?;
     response::ok(&messages::cancelled(&outcome, "")?)

@@ -25,6 +25,7 @@ mod namespaces;
 mod openapi;
 mod partial;
 mod pull;
+mod ranges;
 mod refusals;
 mod searches;
 mod service;

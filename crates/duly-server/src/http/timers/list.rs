@@ -6,9 +6,8 @@ mod stream;
 use duly_api::{
     ListResponse, Time, View, Words as _,
     moved::{Export, MovedTimer},
-    number::within,
 };
-use duly_core::{Invalid, NamespaceName, State as TimerState};
+use duly_core::{Invalid, NamespaceName, State as TimerState, similar_name::with_similar};
 use duly_store::{
     Page,
     query::{ListRequest, ListState, PAGE_MAX, Position},
@@ -122,15 +121,14 @@ pub(crate) async fn list_timers(
 pub(crate) async fn export_timers(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
     let CallOn { admitted, target: name } = call;
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;
-    let limit = query.integer("limit")?.map(usize::try_from).and_then(Result::ok);
-    let limit = within("limit", limit.unwrap_or(PAGE_MAX), 1, PAGE_MAX)?;
+    let limit = query.integer("limit", PAGE_MAX)?.map(usize::try_from).and_then(Result::ok);
     let state = match query.get("state") {
         None | Some("pending") => ListState::Pending,
         Some("dead") => ListState::Only(TimerState::Dead),
         Some(other) => return Err(Invalid::new("state", other, "pending or dead").into()),
     };
     let mut request = ListRequest::new(name.clone(), state);
-    request.limit = limit;
+    request.limit = limit.unwrap_or(PAGE_MAX);
     let filter = apply_cursor(&mut request, query.get("cursor"))?;
     let namespace = match request.after {
         Some(_) => None,
@@ -206,7 +204,7 @@ fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Inval
         due_to: time("due_to")?,
         id_prefix: query.get("id_prefix").map(str::to_owned),
         tag: query.get("tag").map(str::to_owned),
-        limit: page_limit(query.integer("limit")?)?,
+        limit: page_limit(query.integer("limit", PAGE_MAX)?)?,
         ..list
     })
 }
@@ -216,7 +214,9 @@ fn state(text: Option<&str>) -> Result<ListState, Invalid> {
         return Ok(ListState::Pending);
     };
     TimerState::parse(text).map(ListState::Only).ok_or_else(|| {
-        let states = TimerState::ALL.map(TimerState::as_str).join(", ");
-        Invalid::new("state", text, format!("pending or one of {states}"))
+        let states = TimerState::ALL.map(TimerState::as_str);
+        let allowed = format!("pending or one of {}", states.join(", "));
+        let known = states.into_iter().chain(["pending"]);
+        Invalid::new("state", text, with_similar(allowed, text, known))
     })
 }

@@ -70,10 +70,11 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         (v1::ScheduleRequest { namespace: String::new(), ..scheduling(named("t")) }, "namespace"),
         (schedule_of(|s| s.id = Some("..".into())), "schedule.id"),
         (schedule_of(|s| s.delay = None), "schedule.due_at"),
-        (due_at(-1, 0), "schedule.due_at"),
-        (due_at(7_258_118_400, 1), "schedule.due_at"),
+        (schedule_of(|s| s.id = Some(" t".into())), "schedule.id"),
+        (due_at(-1, 0), "schedule.due_at.seconds"),
+        (due_at(7_258_118_400, 1), "schedule.due_at.seconds"),
         (due_at(1, 1_000_000_000), "schedule.due_at.nanos"),
-        (schedule_of(|s| s.delay = Some(lasting(-1))), "schedule.delay"),
+        (schedule_of(|s| s.delay = Some(lasting(-1))), "schedule.delay.nanos"),
         (schedule_of(|s| s.payload_text = Some((&b"\xff"[..]).into())), "schedule.payload_text"),
         (schedule_of(|s| s.payload = Some((&b"{"[..]).into())), "schedule.payload"),
         (schedule_of(|s| s.payload = Some((&b"\"\xff\""[..]).into())), "schedule.payload"),
@@ -98,7 +99,8 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
             }),
             "schedule.retry.jitter",
         ),
-        (schedule_of(|s| s.expire_after = Some(lasting(-1_000))), "schedule.expire_after"),
+        (schedule_of(|s| s.expire_after = Some(lasting(-1_000))), "schedule.expire_after.seconds"),
+        (schedule_of(|s| s.expire_after = Some(lasting(0))), "schedule.expire_after"),
     ];
     for (request, field) in table {
         let refused = timers.schedule(request).await.unwrap_err();

@@ -25,6 +25,8 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/a/timers", "{", 400, INVALID, ("body", "a syntax error: EOF while parsing an object at line 1 column 1", "well-formed JSON")),
     ("POST", "/v1/namespaces/a/timers", "[]", 400, INVALID, ("body", "[]", "a JSON object")),
     ("POST", "/v1/namespaces/a/timers", " ", 400, INVALID, ("body", "nothing", "a JSON object")),
+    ("POST", "/v1/namespaces/a/timers", "\u{feff}{}", 400, INVALID, ("body", "a byte order mark (EF BB BF) at the beginning", "JSON in UTF-8 without a byte order mark")),
+    ("POST", "/v1/namespaces/a/timers", "{\0", 400, INVALID, ("body", "UTF-16 or UTF-32 (a zero byte at the beginning)", "JSON in UTF-8")),
     ("POST", "/v1/namespaces/a/timers/t/fire", "{\"now\":1}", 400, INVALID, ("body", "\"{\"now\":1}\"", "empty, or {}")),
 
     // Query parameters of calls that have none.
@@ -32,7 +34,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/a/timers?if_exists=keep", "{\"delay\":0}", 400, INVALID, ("if_exists", "\"if_exists\"", "no parameter is known here")),
     ("POST", "/v1/namespaces/a/timers/t/fire?if_revision=3", "", 400, INVALID, ("if_revision", "\"if_revision\"", "no parameter is known here")),
     ("POST", "/v1/namespaces/a/batch?results=errors", "{\"operations\":[]}", 400, INVALID, ("results", "", "unless the body is a stream of lines")),
-    ("POST", "/v1/namespaces/a/batch?result=errors", "{\"operations\":[]}", 400, INVALID, ("result", "\"result\"", "known here: results")),
+    ("POST", "/v1/namespaces/a/batch?result=errors", "{\"operations\":[]}", 400, INVALID, ("result", "\"result\"", "did you mean results?")),
     ("POST", "/v1/namespaces/a/cancel?tag=x", "{\"all\":true}", 400, INVALID, ("tag", "\"tag\"", "no parameter is known here")),
     ("POST", "/v1/namespaces/a/lease?max=5", "{}", 400, INVALID, ("max", "\"max\"", "no parameter is known here")),
     ("POST", "/v1/namespaces/a/settle?x", "{\"settlements\":[]}", 400, INVALID, ("x", "\"x\"", "no parameter is known here")),
@@ -92,6 +94,9 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", "/v1/namespaces/a/timers/dead-1/fire", "", 409, "dead", NONE),
 
     // List.
+    ("GET", "/v1/namespaces/a/timers?state=Dead", "", 400, INVALID, ("state", "\"Dead\"", "did you mean dead?")),
+    ("GET", "/v1/namespaces/a/timers?due_from=2030-01-01T00:00:00+01:00", "", 400, INVALID, ("due_from", "\"2030-01-01T00:00:00 01:00\"", "in a URL + is %2B")),
+    ("GET", "/v1/namespaces/a/timers?sate=dead", "", 400, INVALID, ("sate", "\"sate\"", "did you mean state?")),
     ("GET", "/v1/namespaces/a/timers?state=sleeping", "", 400, INVALID, ("state", "\"sleeping\"", "pending or one of scheduled, due")),
     ("GET", "/v1/namespaces/a/timers?limit=0", "", 400, INVALID, ("limit", "0", "from 1 to 1000")),
     ("GET", "/v1/namespaces/a/timers?limit=1001", "", 400, INVALID, ("limit", "1001", "from 1 to 1000")),

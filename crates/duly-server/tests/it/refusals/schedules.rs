@@ -12,6 +12,17 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
         r#"{"id":"x","delay":"1s","what":1}"#,
         ("what", "\"what\"", "left out; known here: id, due_at, delay, payload"),
     );
+    // Names of other systems, and slips.
+    for (name, allowed) in [
+        ("dealy", "left out; did you mean delay?"),
+        ("dueAt", "left out; did you mean due_at?"),
+        ("DelaySeconds", "left out; did you mean delay?"),
+        ("url", "left out; did you mean destination.http.url?"),
+        ("cron", "left out: recurring timers are not supported yet"),
+    ] {
+        let seen: &'static str = Box::leak(format!("\"{name}\"").into_boxed_str());
+        row(&format!(r#"{{"id":"x","delay":"1s","{name}":1}}"#), (name, seen, allowed));
+    }
     row(r#"{"id":"x","delay":"1s","delay":"1s"}"#, ("delay", "", "given only once"));
     row(r#"{"id":7,"delay":"1s"}"#, ("id", "7", "a string"));
 
@@ -19,6 +30,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"","delay":"1s"}"#, ("id", "\"\"", ID));
     row(r#"{"id":".","delay":"1s"}"#, ("id", "\".\"", ID));
     row(r#"{"id":"..","delay":"1s"}"#, ("id", "\"..\"", ID));
+    for id in [" a", "a ", "\u{3000}a"] {
+        let seen: &'static str = Box::leak(format!("\"{id}\"").into_boxed_str());
+        row(&format!(r#"{{"id":"{id}","delay":"1s"}}"#), ("id", seen, "without white space at"));
+    }
     row(r#"{"id":"a\nb","delay":"1s"}"#, ("id", "\"a\\nb\"", ID));
     row(r#"{"id":"a\u007fb","delay":"1s"}"#, ("id", "\"a\\u{7f}b\"", ID));
 
@@ -32,7 +47,7 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","due_at":"2030-01-01"}"#, ("due_at", "\"2030-01-01\"", TIME));
     row(
         r#"{"id":"x","due_at":"2030-01-01T00:00:00"}"#,
-        ("due_at", "\"2030-01-01T00:00:00\"", TIME),
+        ("due_at", "\"2030-01-01T00:00:00\"", "the offset is missing: add Z or +01:00"),
     );
     row(
         r#"{"id":"x","due_at":"2030-02-30T00:00:00Z"}"#,
@@ -49,7 +64,8 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     row(r#"{"id":"x","due_at":true}"#, ("due_at", "true", TIME));
     row(r#"{"id":"x","due_at":{}}"#, ("due_at", "{}", TIME));
     row(r#"{"id":"x","delay":-1}"#, ("delay", "\"-1\"", DURATION));
-    row(r#"{"id":"x","delay":1.0}"#, ("delay", "1.0", DURATION));
+    row(r#"{"id":"x","delay":1.0}"#, ("delay", "1.0", r#"a duration with a unit: "1s" or "1ms""#));
+    row(r#"{"id":"x","delay":1.5}"#, ("delay", "1.5", r#"a duration with a unit: "1.5s""#));
     row(r#"{"id":"x","delay":false}"#, ("delay", "false", DURATION));
     for number in ["1", "\"1\""] {
         let body = format!(r#"{{"id":"x","delay":{number}}}"#);
@@ -58,19 +74,31 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     for number in ["0", "5", "1795287316", "99999999999"] {
         let body = format!(r#"{{"id":"x","due_at":{number}}}"#);
         let seen: &'static str = Box::leak(format!("\"{number}\"").into_boxed_str());
-        row(&body, ("due_at", seen, "in milliseconds, from 100000000000 on"));
+        row(&body, ("due_at", seen, "integer Unix milliseconds from 100000000000 on"));
     }
-    row(
-        r#"{"id":"x","due_at":1795287316}"#,
-        ("due_at", "\"1795287316\"", "(1795287316000, if it counts seconds)"),
-    );
+    for (number, seen, hint) in [
+        ("1795287316", "\"1795287316\"", "seconds? 1795287316000 is in milliseconds"),
+        ("1795287316.5", "1795287316.5", "seconds? 1795287316500 is in milliseconds"),
+        (
+            "1795287316000000",
+            "\"1795287316000000\"",
+            "microseconds? 1795287316000 is in milliseconds",
+        ),
+        (
+            "1795287316000000000",
+            "\"1795287316000000000\"",
+            "nanoseconds? 1795287316000 is in milliseconds",
+        ),
+    ] {
+        row(&format!(r#"{{"id":"x","due_at":{number}}}"#), ("due_at", seen, hint));
+    }
     row(
         r#"{"id":"x","delay":0,"expire_after":60}"#,
         ("expire_after", "\"60\"", r#""60s" or "60ms""#),
     );
     row(r#"{"id":"x","delay":""}"#, ("delay", "\"\"", DURATION));
     row(r#"{"id":"x","delay":"1m1h"}"#, ("delay", "\"1m1h\"", "falling"));
-    row(r#"{"id":"x","delay":"1.5h"}"#, ("delay", "\"1.5h\"", DURATION));
+    row(r#"{"id":"x","delay":"1.5h1m"}"#, ("delay", "\"1.5h1m\"", DURATION));
     row(r#"{"id":"x","delay":"1 h"}"#, ("delay", "\"1 h\"", DURATION));
     row(r#"{"id":"x","delay":"99999999999999d"}"#, ("delay", "\"99999999999999d\"", DURATION));
     row(r#"{"id":"x","delay":"73000d"}"#, ("delay", "\"73000d\"", "before 2200-01-01"));
@@ -260,8 +288,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     retry(r#"{"attempts":3}"#, ("retry.attempts", "\"attempts\"", "max_attempts"));
     retry(r#"{"max_attempts":0}"#, ("retry.max_attempts", "0", "from 1 to 1000"));
     retry(r#"{"max_attempts":1001}"#, ("retry.max_attempts", "1001", "from 1 to 1000"));
-    retry(r#"{"max_attempts":1.0}"#, ("retry.max_attempts", "1.0", "an integer"));
-    retry(r#"{"max_attempts":"3"}"#, ("retry.max_attempts", "\"3\"", "an integer"));
+    for seen in ["-1", "1.0", "\"3\"", "4294967296"] {
+        let body = format!(r#"{{"max_attempts":{seen}}}"#);
+        retry(&body, ("retry.max_attempts", seen, "an integer from 1 to 1000"));
+    }
     retry(r#"{"min_backoff":"2h"}"#, ("retry.min_backoff", "\"2h\"", "at most max_backoff"));
     retry(r#"{"max_backoff":"31d"}"#, ("retry.max_backoff", "\"31d\"", "from 0s to 30d"));
     retry(r#"{"multiplier":0.5}"#, ("retry.multiplier", "\"0.5\"", "from 1 to 100"));
@@ -277,6 +307,14 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     // The rest.
     row(r#"{"id":"x","delay":0,"expire_after":-5}"#, ("expire_after", "\"-5\"", DURATION));
     row(r#"{"id":"x","delay":0,"expire_after":"x"}"#, ("expire_after", "\"x\"", DURATION));
+    for zero in ["0", "\"0\"", "\"0s\"", "\"0ms\""] {
+        let body = format!(r#"{{"id":"x","delay":0,"expire_after":{zero}}}"#);
+        let seen = if zero.starts_with('"') { zero } else { "\"0\"" };
+        row(
+            &body,
+            ("expire_after", seen, "from 1ms on, or left out for a timer that never expires"),
+        );
+    }
     row(
         r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#,
         ("repeat", "\"repeat\"", "not supported yet"),
@@ -284,6 +322,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     row(
         r#"{"id":"x","delay":0,"if_exists":"overwrite"}"#,
         ("if_exists", "\"overwrite\"", "fail, keep, replace"),
+    );
+    row(
+        r#"{"id":"x","delay":0,"if_exists":"Replace"}"#,
+        ("if_exists", "\"Replace\"", "(did you mean replace?)"),
     );
     row(r#"{"id":"x","delay":0,"if_exists":1}"#, ("if_exists", "1", ""));
     rows
