@@ -32,6 +32,7 @@ pub(crate) mod pull;
 mod response;
 mod target;
 pub(crate) mod timers;
+mod unknown_path;
 mod unread;
 
 pub use openapi::openapi_json;
@@ -76,7 +77,7 @@ pub(crate) fn admin_router(app: App) -> Router {
 pub fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router
-        .fallback(unknown_path)
+        .fallback(unknown_path::unknown_path)
         .layer(middleware::from_fn_with_state(app.clone(), edge::edge))
         .with_state(app)
 }
@@ -129,14 +130,6 @@ async fn elsewhere(uri: Uri) -> Problem {
     let detail = format!(
         "this address serves {}; call {} at server.listen",
         PROBES.join(", "),
-        duly_core::invalid::shorten(uri.path())
-    );
-    Problem::new(Code::NotFound, detail)
-}
-
-async fn unknown_path(uri: Uri) -> Problem {
-    let detail = format!(
-        "there is nothing at {}: GET /openapi.json lists every path",
         duly_core::invalid::shorten(uri.path())
     );
     Problem::new(Code::NotFound, detail)

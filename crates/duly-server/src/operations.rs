@@ -324,6 +324,11 @@ pub(crate) fn of_http(method: &Method, route: &str) -> &'static Operation {
     operations.iter().find(has_method).copied().unwrap_or(&WRONG_METHOD)
 }
 
+/// Returns the routes of HTTP.
+pub(crate) fn routes() -> impl Iterator<Item = &'static str> {
+    OPERATIONS.iter().filter_map(|operation| operation.http).map(|(_, route)| route)
+}
+
 /// Returns the operation of a method of gRPC, if there is one.
 pub(crate) fn of_grpc(path: &str) -> Option<&'static Operation> {
     static METHODS: LazyLock<HashMap<&str, &Operation>> = LazyLock::new(|| {
