@@ -25,6 +25,7 @@ mod cluster;
 mod cors;
 mod dead_letters;
 mod edge;
+mod idempotency_key;
 mod lines;
 pub(crate) mod namespaces;
 mod openapi;

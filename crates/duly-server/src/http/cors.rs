@@ -19,7 +19,7 @@ use crate::{guard::Guard, operations};
 
 /// Headers of a request that the server reads.
 const READ: HeaderValue =
-    HeaderValue::from_static("accept, authorization, content-type, traceparent");
+    HeaderValue::from_static("accept, authorization, content-type, idempotency-key, traceparent");
 /// Headers of a response that a script could not read otherwise.
 const SHOWN: HeaderValue = HeaderValue::from_static("allow, retry-after");
 /// Methods of a path that does not exist.

@@ -13,7 +13,7 @@ use duly_core::Code;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::Instant;
 
-use super::{Problem, cors::Cors, openapi::takes_query, target::Query, unread};
+use super::{Problem, cors::Cors, idempotency_key, openapi::takes_query, target::Query, unread};
 use crate::{
     admission::{self, Arrival, Decision, admit},
     connection::Connection,
@@ -47,6 +47,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             cors.preflight(route)
         }
         Ok(admitted) => {
+            idempotency_key::notice(&admitted, request.headers());
             let limit = operation.time_limit.within(app.limits.request_timeout);
             guarded(limit, route, admitted, request, next).await
         }

@@ -14,6 +14,7 @@ use http::{StatusCode, Uri};
 
 use super::{
     body::{JsonBody, NoBody},
+    idempotency_key::IdempotencyKey,
     response::{self, HandlerResult},
     target::{CallOn, Query, TimerTarget},
 };
@@ -32,18 +33,24 @@ use crate::{
     post,
     path = "/v1/namespaces/{namespace}/timers",
     tag = "timers",
+    params(("Idempotency-Key" = Option<String>, Header, description = "The id of the timer, for a body without `id`, so that a repeated call finds the timer. A key in quotes stands for the text between them")),
     request_body(content = Schedule, content_type = "application/json"),
     responses(
         (status = 201, description = "The timer was made.", body = Timer),
         (status = 200, description = "The timer was there (`existing`) or took the place of a pending one (`replaced`).", body = Timer)
     )
 )]
-pub(crate) async fn schedule_timer(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
+pub(crate) async fn schedule_timer(
+    call: CallOn<NamespaceName>,
+    IdempotencyKey(key): IdempotencyKey,
+    body: JsonBody,
+) -> HandlerResult {
     let CallOn { admitted, target: namespace } = call;
     let (reader, within) = (admitted.clone(), namespace.clone());
     let ((operation, when), reservation) = body
         .read_held(move |text| {
-            let schedule: Schedule = json::parse_body(text)?;
+            let mut schedule: Schedule = json::parse_body(text)?;
+            schedule.id = schedule.id.or(key);
             let when = schedule.when_text().map(Box::from);
             let checked = schedule.check(MessageFormat::Json, || reader.make_id())?;
             let (schedule, if_exists) = (Box::new(checked.0), checked.1);

@@ -130,9 +130,13 @@ impl Admitted {
         self.0.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
     }
 
-    /// Sets the notice of the response.
+    /// Adds to the notice of the response.
     pub(crate) fn set_notice(&self, text: String) {
-        *self.0.notice.lock() = Some(text);
+        let mut notice = self.0.notice.lock();
+        *notice = Some(match notice.take() {
+            Some(before) => format!("{before}; {text}"),
+            None => text,
+        });
     }
 
     /// Adds the notice to the head of the response.

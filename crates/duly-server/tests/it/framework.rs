@@ -220,7 +220,10 @@ async fn allowed_origins_get_cors_headers() {
     for (name, value) in [
         ("access-control-allow-origin", PAGE),
         ("access-control-allow-methods", "GET, HEAD, POST"),
-        ("access-control-allow-headers", "accept, authorization, content-type, traceparent"),
+        (
+            "access-control-allow-headers",
+            "accept, authorization, content-type, idempotency-key, traceparent",
+        ),
         ("access-control-max-age", "600"),
         ("vary", "origin"),
     ] {

@@ -1,6 +1,6 @@
 //! The table of api.md: the response to a POST of an existing id.
 
-use crate::bench::Bench;
+use crate::bench::{Answer, Bench, request};
 
 /// A test for each row: state of the old timer, kind of the POST, status, and `existing`, `replaced` or
 /// the code.
@@ -92,5 +92,59 @@ async fn p6_if_exists_is_not_part_of_the_request() {
         let body = format!(r#"{{"id":"t","delay":"1h","if_exists":"{how}"}}"#);
         let timer = bench.schedule(&body).await.expect(200);
         assert_eq!(timer["existing"], true, "{how}: {timer}");
+    }
+}
+
+/// Makes a call with an `Idempotency-Key`.
+async fn with_key(bench: &Bench, path: &str, key: &str, body: &str) -> Answer {
+    let mut request = request("POST", path, body);
+    request.headers_mut().insert("idempotency-key", key.parse().unwrap());
+    bench.send(request).await
+}
+
+#[tokio::test]
+async fn p6_an_idempotency_key_is_the_id_of_a_timer_without_one() {
+    let bench = Bench::new();
+    let timers = "/v1/namespaces/a/timers";
+    let body = r#"{"delay":"1h","payload":1}"#;
+    let made = with_key(&bench, timers, "8e03978e-40d5", body).await.expect(201);
+    assert_eq!(made["id"], "8e03978e-40d5");
+    // A repetition makes no second timer, in the quotes of RFC 8941 too.
+    for key in ["8e03978e-40d5", "\"8e03978e-40d5\""] {
+        let again = with_key(&bench, timers, key, body).await.expect(200);
+        assert_eq!(again["existing"], true);
+    }
+    let other = with_key(&bench, timers, "8e03978e-40d5", r#"{"delay":"2h"}"#).await;
+    other.problem("already_exists");
+    // The id in the body stands above it, and other ids are no keys.
+    let own = with_key(&bench, timers, "8e03978e-40d5", r#"{"id":"own","delay":"1h"}"#).await;
+    assert_eq!(own.expect(201)["id"], "own");
+    let problem = with_key(&bench, timers, "", body).await.problem("invalid_argument");
+    assert_eq!(problem["field"], "idempotency-key");
+    let page = bench.get(timers).await.expect(200);
+    assert_eq!(page["timers"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_without_effect_gets_a_notice() {
+    let bench = Bench::new();
+    bench.timer_in("t", "scheduled").await;
+    for (path, body, cure) in [
+        (
+            "/v1/namespaces/a/batch",
+            r#"{"operations":[]}"#,
+            Some("give every item an id of its own"),
+        ),
+        ("/v1/namespaces/a/timers/t/fire", "", Some("a repeated call may act again")),
+        ("/v1/namespaces/a/lease", "{}", Some("a repeated call may act again")),
+        // A repetition does no harm.
+        ("/v1/namespaces/a/pause", "", None),
+        ("/v1/namespaces/a/timers", r#"{"delay":"1h"}"#, None),
+    ] {
+        let answer = with_key(&bench, path, "k", body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text);
+        let notice = answer.headers.get("duly-notice").map(|it| it.to_str().unwrap());
+        let said = cure.map(|cure| format!("idempotency-key has no effect on this call: {cure}"));
+        assert_eq!(notice, said.as_deref(), "{path}");
     }
 }
