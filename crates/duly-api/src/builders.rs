@@ -107,7 +107,7 @@ impl Schedule {
         self
     }
 
-    /// Sets the effect if the id is taken by another request.
+    /// Sets the effect if the id is taken.
     #[must_use]
     pub fn with_if_exists(self, if_exists: IfExists) -> Self {
         Self { if_exists: if_exists.into(), ..self }

@@ -76,7 +76,7 @@ pub use self::{
     timer::{Attempt, ListResponse, Timer},
     words::{
         AttemptOutcome, DeadReason, IfExists, NamespaceField, SettleOutcome, State, TimerField,
-        View, Words,
+        Unchanged, View, Words,
     },
 };
 

@@ -81,7 +81,8 @@ pub struct Schedule {
     /// is a race.
     #[prost(message, optional, tag = "11")]
     pub expire_after: Option<Duration>,
-    /// The effect if the id is taken by another request: `fail` (the default), `keep` or `replace`.
+    /// The effect if the id is taken by another request: `fail` (the default), `keep` or `replace`; or
+    /// by any request: `restart`.
     #[prost(enumeration = "IfExists", tag = "12")]
     #[serde(default, with = "Word::<IfExists>", skip_serializing_if = "is_unspecified")]
     #[schema(value_type = Option<IfExists>)]

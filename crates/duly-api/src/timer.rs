@@ -11,7 +11,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time,
+    AttemptOutcome, DeadReason, Destination, Duration, Problem, Retry, State, Time, Unchanged,
     headers::{self, CredentialsForm, Header, HeaderList},
     number::ranged,
     payload::{self, PayloadFields},
@@ -44,6 +44,11 @@ pub struct Timer {
     #[prost(bool, tag = "32")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
+    /// The call changed nothing, for this reason.
+    #[prost(enumeration = "Unchanged", tag = "41")]
+    #[serde(default, with = "Word::<Unchanged>", skip_serializing_if = "is_unspecified")]
+    #[schema(value_type = Option<Unchanged>)]
+    pub unchanged: i32,
     /// `true`: the timer has ended, and its tombstone is kept for `retention`.
     #[prost(bool, tag = "4")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -228,26 +233,31 @@ pub enum ListEnd {
     },
 }
 
-/// The relation of a timer to the schedule that returns it.
+/// The effect of the call that returns a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScheduleMark {
-    /// The timer is new, or the call was not a schedule.
-    None,
-    /// The timer existed before.
-    Existing,
+pub enum CallEffect {
+    /// The timer is new or changed, or the call was not a change.
+    Plain,
+    /// The call changed nothing.
+    Unchanged(Unchanged),
     /// The timer took the place of a pending one.
     Replaced,
 }
 
 impl Timer {
     /// Returns a timer as a response shows it.
-    pub fn new(view: &TimerView, mark: ScheduleMark) -> Self {
+    pub fn new(view: &TimerView, effect: CallEffect) -> Self {
+        let unchanged = match effect {
+            CallEffect::Unchanged(reason) => reason,
+            CallEffect::Plain | CallEffect::Replaced => Unchanged::Unspecified,
+        };
         let mut shown = Self {
             namespace: view.namespace.as_str().to_owned(),
             id: view.id().as_str().to_owned(),
             state: State::from(view.state).into(),
-            existing: mark == ScheduleMark::Existing,
-            replaced: mark == ScheduleMark::Replaced,
+            existing: matches!(unchanged, Unchanged::SameRequest | Unchanged::Kept),
+            replaced: effect == CallEffect::Replaced,
+            unchanged: unchanged.into(),
             due_at: Some(view.due_at().into()),
             revision: view.revision(),
             attempts: view.attempts(),
@@ -264,8 +274,8 @@ impl Timer {
 
     /// Returns a timer of a list with `view=summary`: without payload, headers, history and the words of its
     /// receiver, which may repeat payload and headers.
-    pub fn summary(view: &TimerView, mark: ScheduleMark) -> Self {
-        let whole = Self::new(view, mark);
+    pub fn summary(view: &TimerView, effect: CallEffect) -> Self {
+        let whole = Self::new(view, effect);
         let last_error =
             whole.last_error.as_deref().map(|reason| timer::own_reason(reason).to_owned());
         Self {

@@ -198,8 +198,8 @@ words! {
     }
 
     /// The effect of a schedule whose id is taken by another request. The default is `fail`. The same request
-    /// again returns the existing timer with every value; a dead letter is refused then: `dead`. The id of a
-    /// cancelled timer is free.
+    /// again returns the existing timer with every value but `restart`; a dead letter is refused then: `dead`.
+    /// The id of a cancelled timer is free.
     IfExists {
         /// The schedule is refused: `already_exists` for a pending timer, `finished` or `dead` for an ended
         /// one.
@@ -209,6 +209,19 @@ words! {
         /// The new timer takes the place of a pending or ended one. A timer in flight stays, and the schedule
         /// is refused: `in_flight`.
         Replace = 3 "replace",
+        /// As `replace`, and the same request again also replaces the timer: its time starts again. So only
+        /// the last of many equal calls fires (debounce).
+        Restart = 4 "restart",
+    }
+
+    /// The reason for which a call changed nothing.
+    Unchanged {
+        /// The same request made this timer before.
+        SameRequest = 1 "same_request",
+        /// Another request made this timer, and `if_exists` is `keep`.
+        Kept = 2 "kept",
+        /// The timer to fire is due or in flight already.
+        AlreadyDue = 3 "already_due",
     }
 
     /// The end of an attempt.
@@ -303,7 +316,7 @@ words! {
 
 same_as_core! {
     State = duly_core::State { Scheduled, Due, InFlight, Retrying, Finished, Dead, Cancelled }
-    IfExists = duly_core::schedule::IfExists { Fail, Keep, Replace }
+    IfExists = duly_core::schedule::IfExists { Fail, Keep, Replace, Restart }
     AttemptOutcome = duly_core::timer::AttemptOutcome {
         Delivered, Failed, TimedOut, NotConnected, ConnectionLost, LeaseLost, Rejected
     }

@@ -68,9 +68,9 @@ impl fmt::Display for State {
 /// A schedule request, compared with the request that made the existing timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestMatch {
-    /// The same request: the request hashes are equal.
+    /// The same request: the request hashes are equal, and the request does not restart the timer.
     Same,
-    /// Another request, with its mode for an existing timer.
+    /// Another request, or any request that restarts the timer; with its mode for an existing timer.
     Other(IfExists),
 }
 
@@ -201,18 +201,22 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
 }
 
 const fn on_schedule(state: State, request: RequestMatch) -> Transition {
-    use IfExists::{Fail, Keep, Replace};
+    use IfExists::{Fail, Keep, Replace, Restart};
     match (state, request) {
         (State::Cancelled, _) => Transition::Create,
         (State::Dead, RequestMatch::Same | RequestMatch::Other(Fail)) => {
             Transition::Refuse(Code::Dead)
         }
         (State::Finished, RequestMatch::Other(Fail)) => Transition::Refuse(Code::Finished),
-        (State::Finished | State::Dead, RequestMatch::Other(Replace)) => Transition::Create,
-        (State::InFlight, RequestMatch::Other(Replace)) => Transition::Refuse(Code::InFlight),
+        (State::Finished | State::Dead, RequestMatch::Other(Replace | Restart)) => {
+            Transition::Create
+        }
+        (State::InFlight, RequestMatch::Other(Replace | Restart)) => {
+            Transition::Refuse(Code::InFlight)
+        }
         (_, RequestMatch::Same | RequestMatch::Other(Keep)) => Transition::Existing,
         (_, RequestMatch::Other(Fail)) => Transition::Refuse(Code::AlreadyExists),
-        (_, RequestMatch::Other(Replace)) => Transition::Replace,
+        (_, RequestMatch::Other(Replace | Restart)) => Transition::Replace,
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn after(now: Timestamp, delay: Millis) -> Result<Timestamp, Invalid>
     })
 }
 
-/// The mode of a schedule for an id that another request has taken.
+/// The mode of a schedule for an id that is taken: by another request, and for [`Self::Restart`] by any request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
     /// Refuses the request.
@@ -51,6 +51,8 @@ pub enum IfExists {
     Keep,
     /// Replaces the existing timer.
     Replace,
+    /// Replaces the existing timer, also if the same request made it: its time starts again.
+    Restart,
 }
 
 /// A request to deliver a payload at a time.

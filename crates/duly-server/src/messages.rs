@@ -7,13 +7,14 @@ use std::{sync::Arc, time};
 use duly_api::{
     Bucket, CancelResponse, Duration, FallbackState, Firing, Lane, Namespace, NamespaceForecast,
     NamespaceStats, OperationResult, PushLane, RepairNamespaceResponse, Time, Timer, Totals,
+    Unchanged,
     cluster::{BackupMade, RepairedShard},
     moved::{ExportedNamespace, ImportResult},
-    timer::ScheduleMark,
+    timer::CallEffect,
 };
 use duly_core::{
     Millis, access::Action, destination::LaneKey, limits::Limits, metric_names::OUTCOMES,
-    shard::ShardId,
+    schedule::IfExists, shard::ShardId,
 };
 use duly_node::{FallbackLoad, LaneLoad};
 use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
@@ -102,13 +103,16 @@ pub(crate) fn view<'a>(
     sent: impl Into<SentOperation>,
     outcome: &'a Outcome,
     path: &str,
-) -> Result<(&'a Arc<TimerView>, ScheduleMark), Problem> {
+) -> Result<(&'a Arc<TimerView>, CallEffect), Problem> {
     match outcome {
-        Outcome::Created(view) | Outcome::Changed(view) | Outcome::Unchanged(view) => {
-            Ok((view, ScheduleMark::None))
+        Outcome::Created(view) | Outcome::Changed(view) => Ok((view, CallEffect::Plain)),
+        Outcome::Unchanged(view) => Ok((view, CallEffect::Unchanged(Unchanged::AlreadyDue))),
+        Outcome::Existing(view) => {
+            let is_kept = sent.into().if_exists == IfExists::Keep;
+            let reason = if is_kept { Unchanged::Kept } else { Unchanged::SameRequest };
+            Ok((view, CallEffect::Unchanged(reason)))
         }
-        Outcome::Existing(view) => Ok((view, ScheduleMark::Existing)),
-        Outcome::Replaced(view) => Ok((view, ScheduleMark::Replaced)),
+        Outcome::Replaced(view) => Ok((view, CallEffect::Replaced)),
         other => Err(refused(sent, other, path)),
     }
 }
@@ -123,14 +127,14 @@ pub(crate) fn timer(
     outcome: &Outcome,
     path: &str,
 ) -> Result<Timer, Problem> {
-    view(sent, outcome, path).map(|(view, mark)| shown(caller, view, mark))
+    view(sent, outcome, path).map(|(view, effect)| shown(caller, view, effect))
 }
 
 /// Returns a timer as the caller may read it: without payload and headers, unless it has the right to them.
-pub(crate) fn shown(caller: &Caller, view: &TimerView, mark: ScheduleMark) -> Timer {
+pub(crate) fn shown(caller: &Caller, view: &TimerView, effect: CallEffect) -> Timer {
     match caller.permits(Action::Payload) {
-        true => Timer::new(view, mark),
-        false => Timer::summary(view, mark),
+        true => Timer::new(view, effect),
+        false => Timer::summary(view, effect),
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod pull;
 pub(crate) mod reading;
 mod receivers;
 mod tenants;
+mod unchanged;
 
 pub(crate) use self::{
     admitted::{Admitted, no_response},

@@ -39,7 +39,7 @@ const COUNTED_AT_ONCE: usize = 8;
 ///   made and whether one may have arrived.
 /// * **P5 definite change**: after an accepted reschedule no claim is granted for the old time.
 /// * **P6 idempotent schedule**: a repetition of the same request returns the existing timer while the timer
-///   or its tombstone exists. A redriven dead letter replaces the tombstone of its id. A tombstone lasts for
+///   or its tombstone exists, unless the request restarts the timer. A redriven dead letter replaces the tombstone of its id. A tombstone lasts for
 ///   the retention that its namespace has now: a changed retention counts for all that exist. It restores
 ///   none.
 /// * **P7 stable delivery id**: equal in every attempt of one occurrence.

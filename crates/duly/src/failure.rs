@@ -22,6 +22,8 @@ pub(crate) enum Failure {
         /// Message for people.
         message: String,
     },
+    /// The call succeeded, and left unchanged what it should replace. The notice of the response gives the reason.
+    Unchanged,
     /// The store of a server has ended for this reason. It is logged and not printed.
     StoreEnded(String),
     /// The reader of the output has closed it: not an error.
@@ -69,7 +71,7 @@ impl fmt::Display for Failure {
             Self::Failed { message, .. }
             | Self::Refused { message, .. }
             | Self::StoreEnded(message) => f.write_str(message),
-            Self::OutputClosed => Ok(()),
+            Self::OutputClosed | Self::Unchanged => Ok(()),
         }
     }
 }

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::{ATTEMPTS_MAX, MovedTimer};
 use crate::{
-    MessageFormat, headers::CredentialsForm, json, payload::PayloadFields, timer::ScheduleMark,
+    MessageFormat, headers::CredentialsForm, json, payload::PayloadFields, timer::CallEffect,
 };
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -346,7 +346,7 @@ proptest! {
 
     #[test]
     fn a_timer_is_the_same_in_json_and_protobuf(timer in timer()) {
-        let shown = crate::Timer::new(&view(timer, State::Scheduled), ScheduleMark::Existing);
+        let shown = crate::Timer::new(&view(timer, State::Scheduled), CallEffect::Unchanged(crate::Unchanged::SameRequest));
         through_both(&shown);
         prop_assert_eq!(crate::Timer::decode(&*shown.encode_to_vec()), Ok(shown));
     }

@@ -15,9 +15,9 @@ fn a_summary_has_no_words_of_the_receiver() {
     let reason = format!("{own}: cannot read {{\"card\": 4111}}");
     timer.history.push(StoredAttempt::new(1, at, Outcome::Failed, &reason));
     let view = TimerView::whole(NamespaceName::new("ns").unwrap(), TimerState::Retrying, timer);
-    let whole = Timer::new(&view, ScheduleMark::None);
+    let whole = Timer::new(&view, CallEffect::Plain);
     assert_eq!(whole.last_error.as_deref(), Some(&*reason));
     assert_eq!(whole.history[0].reason, reason);
-    let summary = Timer::summary(&view, ScheduleMark::None);
+    let summary = Timer::summary(&view, CallEffect::Plain);
     assert_eq!((summary.last_error.as_deref(), summary.history.len()), (Some(own), 0));
 }

@@ -20,7 +20,7 @@ const FILES: [&str; 8] = [
 ];
 
 /// Messages and enums that are structures of this crate.
-pub(crate) const MODEL: [&str; 68] = [
+pub(crate) const MODEL: [&str; 69] = [
     "Ack",
     "Attempt",
     "AttemptOutcome",
@@ -88,6 +88,7 @@ pub(crate) const MODEL: [&str; 68] = [
     "Timer",
     "TimerField",
     "Totals",
+    "Unchanged",
     "View",
 ];
 

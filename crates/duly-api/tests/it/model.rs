@@ -133,7 +133,8 @@ fn the_model_is_the_proto_files() {
     check::<duly_api::Header>(&pool);
     let words = each_word!(
         pool,
-        AttemptOutcome DeadReason IfExists NamespaceField SettleOutcome State TimerField View
+        AttemptOutcome DeadReason IfExists NamespaceField SettleOutcome State TimerField Unchanged
+        View
     );
     let compared: BTreeSet<_> = messages.into_iter().chain(words).chain(["Header"]).collect();
     assert_eq!(compared, BTreeSet::from(MODEL), "every structure is compared");

@@ -19,7 +19,7 @@ impl Client {
     /// Schedules a timer. When this returns, the timer survives kill -9 and power loss.
     ///
     /// As long as the timer or its tombstone exists, the same request again returns it, marked as
-    /// `existing`. A schedule without an id gets one here, so it can be repeated safely too.
+    /// `existing`; with [`IfExists::Restart`] the timer starts again. A schedule without an id gets one here, so it can be repeated safely too.
     ///
     /// This call, like all calls here, may be dropped while it waits. A request that was already sent
     /// may still be carried out.
@@ -31,7 +31,8 @@ impl Client {
     /// Schedules a timer in place of the one with its id, on every call: only the last of many calls
     /// fires (debounce).
     ///
-    /// Identical requests are repetitions, which change nothing. So this adds a unique tag to each call.
+    /// This adds a unique tag to each call. So a try that is repeated after a lost response changes nothing; with
+    /// [`IfExists::Restart`] it would restart the time once more.
     /// A timer that is being delivered cannot be replaced: the error is `in_flight`.
     pub async fn debounce(&self, namespace: &str, schedule: Schedule) -> Result<Timer> {
         let unique = format!("debounced:{}", Uuid::now_v7());

@@ -2,11 +2,12 @@
 
 use super::*;
 
-const EVENTS: [(&str, Event); 20] = [
+const EVENTS: [(&str, Event); 21] = [
     ("schedule.same", Event::Schedule(RequestMatch::Same)),
     ("schedule.fail", Event::Schedule(RequestMatch::Other(IfExists::Fail))),
     ("schedule.keep", Event::Schedule(RequestMatch::Other(IfExists::Keep))),
     ("schedule.replace", Event::Schedule(RequestMatch::Other(IfExists::Replace))),
+    ("schedule.restart", Event::Schedule(RequestMatch::Other(IfExists::Restart))),
     ("import.known", Event::Import(ImportMatch::Same)),
     ("import.new", Event::Import(ImportMatch::Other)),
     ("reschedule", Event::Reschedule),

@@ -22,7 +22,9 @@ pub fn schedule(
     context: &Context<'_>,
 ) -> Result<Decision, Refusal> {
     let request = match known.as_ref().and_then(TimerView::request_hash) {
-        Some(hash) if hash == RequestHash::of(&schedule) => RequestMatch::Same,
+        Some(hash) if if_exists != IfExists::Restart && hash == RequestHash::of(&schedule) => {
+            RequestMatch::Same
+        }
         _ => RequestMatch::Other(if_exists),
     };
     let (wall, incarnation) = (context.now.wall, context.incarnation());

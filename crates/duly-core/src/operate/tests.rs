@@ -133,6 +133,8 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
     let schedule = |schedule, if_exists| Operation::Schedule { schedule, if_exists };
     match (group, variant) {
         ("schedule", "same") => (schedule(Box::new(own_request()), IfExists::Fail), None),
+        // The same request: only a restart changes the timer.
+        ("schedule", "restart") => (schedule(Box::new(own_request()), IfExists::Restart), None),
         ("schedule", "empty") => {
             let mut asked = other_request();
             asked.spec.payload = None;
@@ -297,9 +299,13 @@ fn http_page_has_the_effects_of_if_exists() {
         .take_while(|row| row.starts_with('|'))
         .map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`')).collect())
         .collect();
-    for (word, mode) in
-        [("fail", "fail"), ("keep", "keep"), ("replace", "replace"), ("any, for the same", "same")]
-    {
+    for (word, mode) in [
+        ("fail", "fail"),
+        ("keep", "keep"),
+        ("replace", "replace"),
+        ("restart", "restart"),
+        ("any other, for the same", "same"),
+    ] {
         let row = rows.iter().find(|row| row[1].starts_with(word)).unwrap();
         let name = format!("schedule.{mode} ");
         let decided = TABLE.lines().find(|row| row.starts_with(&name) && row.contains("| free "));

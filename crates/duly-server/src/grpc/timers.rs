@@ -6,7 +6,7 @@ use duly_api::{
     MessageFormat, Time, View, Words as _,
     batch::OPERATIONS_MAX,
     lease::LeaseCall,
-    timer::ScheduleMark,
+    timer::CallEffect,
     v1::{self, timers_server::Timers},
 };
 use duly_core::{Invalid, NamespaceName, TimerId};
@@ -67,7 +67,9 @@ impl TimersService {
         let (sent, outcome, reservation) =
             self.apply_single(admitted, namespace, operation).await?;
         let path = sent.kind.name();
-        let timer = messages::timer(admitted.caller(), sent, &outcome, path)?;
+        let (view, effect) = messages::view(sent, &outcome, path)?;
+        admitted.note_unchanged(effect, view);
+        let timer = messages::shown(admitted.caller(), view, effect);
         Ok(change_response_within(reservation, timer).await)
     }
 }
@@ -115,7 +117,7 @@ impl Timers for TimersService {
         reservation.join(rest);
         Ok(read_response_within(
             reservation,
-            messages::shown(admitted.caller(), &value, ScheduleMark::None),
+            messages::shown(admitted.caller(), &value, CallEffect::Plain),
         )?)
     }
 

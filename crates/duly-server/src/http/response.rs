@@ -36,7 +36,7 @@ use crate::{
     messages,
     service::{Admitted, blocking::run_blocking},
 };
-use duly_api::timer::ScheduleMark;
+use duly_api::timer::CallEffect;
 
 /// Media type of every error.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -96,7 +96,7 @@ pub(super) async fn changed_timer(
     mut reservation: Reservation,
     status: StatusCode,
     view: &Arc<TimerView>,
-    mark: ScheduleMark,
+    effect: CallEffect,
 ) -> HandlerResult {
     let bytes = usize::try_from(view.memory_bytes()).unwrap_or(usize::MAX);
     let own = reservation.split(bytes);
@@ -104,14 +104,14 @@ pub(super) async fn changed_timer(
         let (view, admitted) = (Arc::clone(view), admitted.clone());
         run_blocking(bytes, move || {
             let mut text = ResponseText::new(reservation);
-            let written = text.value(&messages::shown(admitted.caller(), &view, mark));
+            let written = text.value(&messages::shown(admitted.caller(), &view, effect));
             Ok((written, text))
         })
     };
     let (mut written, mut text) = write(reservation).await?;
     if written.is_err() {
         reservation = text.into_reservation();
-        let shown = messages::shown(admitted.caller(), view, mark);
+        let shown = messages::shown(admitted.caller(), view, effect);
         reservation.grow_past_budget_to(ResponseText::bytes_of(&shown)).await;
         drop(shown);
         (written, text) = write(reservation).await?;

@@ -6,7 +6,7 @@ use duly_api::{
     CancelManyRequest, CancelManyResponse, CancelResponse, ForgetResponse, MessageFormat,
     Reschedule, Schedule, Timer,
     json::{self, Nulls},
-    timer::ScheduleMark,
+    timer::CallEffect,
 };
 use duly_core::NamespaceName;
 use duly_store::{Operation, Outcome};
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     memory::budget::Reservation,
     messages,
-    problem::refusal_texts::{OperationKind, SentOperation},
+    problem::refusal_texts::SentOperation,
     service::Admitted,
     service::{blocking::run_blocking, items::brief, reading::ReadResult},
 };
@@ -76,7 +76,7 @@ pub(crate) async fn get_timer(call: CallOn<TimerTarget>) -> HandlerResult {
         let response = response::json_within(
             rest,
             StatusCode::OK,
-            &messages::shown(admitted.caller(), &value, ScheduleMark::None),
+            &messages::shown(admitted.caller(), &value, CallEffect::Plain),
         );
         drop(value);
         response
@@ -184,10 +184,11 @@ async fn change(
     when: Option<Box<str>>,
     mut reservation: Reservation,
 ) -> HandlerResult {
-    let sent = SentOperation { kind: OperationKind::of(&operation), when };
+    let sent = SentOperation::of(&operation, when);
     let outcome = admitted.apply_within(namespace, operation, &mut reservation).await?;
     let is_new = matches!(outcome, Outcome::Created(_));
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let (view, mark) = messages::view(sent, &outcome, "")?;
-    response::changed_timer(admitted, reservation, status, view, mark).await
+    let (view, effect) = messages::view(sent, &outcome, "")?;
+    admitted.note_unchanged(effect, view);
+    response::changed_timer(admitted, reservation, status, view, effect).await
 }

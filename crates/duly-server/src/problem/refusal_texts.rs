@@ -3,7 +3,7 @@
 //! The store knows the reason of a refusal; the remedy depends on the operation. Only this module
 //! combines both.
 
-use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD};
+use duly_core::{Code, State, invalid::shorten, payload::PAYLOAD_BYTES_HARD, schedule::IfExists};
 use duly_store::{Operation, Refusal};
 
 use super::{KNOWN_TIMERS, Problem};
@@ -39,11 +39,24 @@ pub(crate) struct SentOperation {
     pub(crate) kind: OperationKind,
     /// The due time or delay, if the caller sent text: a refusal shows it.
     pub(crate) when: Option<Box<str>>,
+    /// The mode of a schedule for an existing timer.
+    pub(crate) if_exists: IfExists,
+}
+
+impl SentOperation {
+    /// Returns the sent form of `operation`; `when` is its due time or delay, if the caller sent text.
+    pub(crate) const fn of(operation: &Operation, when: Option<Box<str>>) -> Self {
+        let if_exists = match operation {
+            Operation::Schedule { if_exists, .. } => *if_exists,
+            _ => IfExists::Fail,
+        };
+        Self { kind: OperationKind::of(operation), when, if_exists }
+    }
 }
 
 impl From<OperationKind> for SentOperation {
     fn from(kind: OperationKind) -> Self {
-        Self { kind, when: None }
+        Self { kind, when: None, if_exists: IfExists::Fail }
     }
 }
 
@@ -87,7 +100,7 @@ impl Problem {
     /// Returns the problem of an operation that the store refused. `path` is the operation's place in
     /// the body, in front of the field at fault; empty where the operation is the body.
     pub(crate) fn refused(refusal: Refusal, sent: impl Into<SentOperation>, path: &str) -> Self {
-        let SentOperation { kind, when } = sent.into();
+        let SentOperation { kind, when, .. } = sent.into();
         if let Some(mut invalid) = refusal.invalid() {
             let is_when = matches!(&*invalid.field, "due_at" | "delay");
             if let Some(when) = when.filter(|_| is_when) {

@@ -91,9 +91,10 @@ pub(crate) fn command(
 ) -> Result<(Command, SentOperation), Invalid> {
     let when = message.when_text().map(Box::from);
     let operation = message.check(source, || app.make_id())?;
-    let kind = OperationKind::of(&operation);
-    app.check_receiver(namespace, &operation).map_err(|invalid| invalid.within(kind.name()))?;
-    Ok((brief(namespace.clone(), operation), SentOperation { kind, when }))
+    let sent = SentOperation::of(&operation, when);
+    app.check_receiver(namespace, &operation)
+        .map_err(|invalid| invalid.within(sent.kind.name()))?;
+    Ok((brief(namespace.clone(), operation), sent))
 }
 
 /// Returns the command of an operation whose response does not show the whole timer.

@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use duly_api::{
     Timer, View,
     number::within,
-    timer::{PAGE_DEFAULT, ScheduleMark},
+    timer::{CallEffect, PAGE_DEFAULT},
 };
 use duly_core::{Incarnation, Invalid, TimerId, Timestamp, access::Action};
 use duly_store::{
@@ -128,8 +128,8 @@ pub(crate) fn first_page<T>(items: impl Iterator<Item = T>, limit: usize) -> (Ve
 /// Returns a timer of a list.
 pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
     match view {
-        View::Summary => Timer::summary(timer, ScheduleMark::None),
-        View::Full | View::Unspecified => Timer::new(timer, ScheduleMark::None),
+        View::Summary => Timer::summary(timer, CallEffect::Plain),
+        View::Full | View::Unspecified => Timer::new(timer, CallEffect::Plain),
     }
 }
 

@@ -191,7 +191,8 @@ pub(crate) const fn makes_timer(command: &Command) -> bool {
 pub(crate) fn adds_nothing(command: &Command, known: &TimerView) -> bool {
     match &command.operation {
         Operation::Schedule { schedule, if_exists } => {
-            let is_same = known.request_hash() == Some(RequestHash::of(schedule));
+            let is_same = *if_exists != IfExists::Restart
+                && known.request_hash() == Some(RequestHash::of(schedule));
             let keeps = *if_exists == IfExists::Keep && known.state.is_pending();
             keeps || is_same && known.state != State::Dead
         }

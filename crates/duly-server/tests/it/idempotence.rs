@@ -18,30 +18,37 @@ rows! {
     p6_scheduled_gets_another_request: "scheduled" "fail" => 409 "already_exists";
     p6_scheduled_gets_keep: "scheduled" "keep" => 200 "existing";
     p6_scheduled_gets_replace: "scheduled" "replace" => 200 "replaced";
+    p6_scheduled_gets_an_equal_restart: "scheduled" "restart" => 200 "replaced";
     p6_due_gets_the_same_request: "due" "same" => 200 "existing";
     p6_due_gets_another_request: "due" "fail" => 409 "already_exists";
     p6_due_gets_keep: "due" "keep" => 200 "existing";
     p6_due_gets_replace: "due" "replace" => 200 "replaced";
+    p6_due_gets_an_equal_restart: "due" "restart" => 200 "replaced";
     p6_retrying_gets_the_same_request: "retrying" "same" => 200 "existing";
     p6_retrying_gets_another_request: "retrying" "fail" => 409 "already_exists";
     p6_retrying_gets_keep: "retrying" "keep" => 200 "existing";
     p6_retrying_gets_replace: "retrying" "replace" => 200 "replaced";
+    p6_retrying_gets_an_equal_restart: "retrying" "restart" => 200 "replaced";
     p6_in_flight_gets_the_same_request: "in_flight" "same" => 200 "existing";
     p6_in_flight_gets_another_request: "in_flight" "fail" => 409 "already_exists";
     p6_in_flight_gets_keep: "in_flight" "keep" => 200 "existing";
     p6_in_flight_gets_replace: "in_flight" "replace" => 409 "in_flight";
+    p6_in_flight_gets_an_equal_restart: "in_flight" "restart" => 409 "in_flight";
     p6_finished_gets_the_same_request: "finished" "same" => 200 "existing";
     p6_finished_gets_another_request: "finished" "fail" => 409 "finished";
     p6_finished_gets_keep: "finished" "keep" => 200 "existing";
     p6_finished_gets_replace: "finished" "replace" => 201 "";
+    p6_finished_gets_an_equal_restart: "finished" "restart" => 201 "";
     p6_cancelled_gets_the_same_request: "cancelled" "same" => 201 "";
     p6_cancelled_gets_another_request: "cancelled" "fail" => 201 "";
     p6_cancelled_gets_keep: "cancelled" "keep" => 201 "";
     p6_cancelled_gets_replace: "cancelled" "replace" => 201 "";
+    p6_cancelled_gets_an_equal_restart: "cancelled" "restart" => 201 "";
     p6_dead_gets_the_same_request: "dead" "same" => 409 "dead";
     p6_dead_gets_another_request: "dead" "fail" => 409 "dead";
     p6_dead_gets_keep: "dead" "keep" => 200 "existing";
     p6_dead_gets_replace: "dead" "replace" => 201 "";
+    p6_dead_gets_an_equal_restart: "dead" "restart" => 201 "";
 }
 
 async fn row(state: &str, post: &str, status: u16, answer: &str) {
@@ -55,6 +62,7 @@ async fn row(state: &str, post: &str, status: u16, answer: &str) {
     };
     let body = match post {
         "same" => format!(r#"{{"id":"t","delay":"{delay}"}}"#),
+        "restart" => format!(r#"{{"id":"t","delay":"{delay}","if_exists":"restart"}}"#),
         how => format!(r#"{{"id":"t","delay":"2h","if_exists":"{how}"}}"#),
     };
     let got = bench.schedule(&body).await;
@@ -147,4 +155,50 @@ async fn an_idempotency_key_without_effect_gets_a_notice() {
         let said = cure.map(|cure| format!("idempotency-key has no effect on this call: {cure}"));
         assert_eq!(notice, said.as_deref(), "{path}");
     }
+}
+
+#[tokio::test]
+async fn p6_of_equal_calls_with_restart_only_the_last_counts() {
+    let bench = Bench::new();
+    let body = r#"{"id":"t","delay":"1h","if_exists":"restart"}"#;
+    let mut due = Vec::new();
+    for _ in 0..4 {
+        due.push(bench.schedule(body).await.json()["due_at"].clone());
+        bench.advance(60);
+    }
+    let timer = bench.get("/v1/namespaces/a/timers/t").await.expect(200);
+    assert_eq!((&timer["due_at"], &timer["revision"]), (&due[3], &4.into()));
+    due.dedup();
+    assert_eq!(due.len(), 4, "each call started the time again: {due:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_changes_nothing_says_why() {
+    let bench = Bench::new();
+    let said = |got: &Answer| {
+        let notice = got.headers.get("duly-notice").map(|it| it.to_str().unwrap().to_owned());
+        (got.json()["unchanged"].as_str().map(str::to_owned), notice)
+    };
+    let made = bench.schedule(r#"{"id":"t","delay":"1h"}"#).await;
+    assert_eq!(said(&made), (None, None));
+    let due_at = made.json()["due_at"].as_str().unwrap().to_owned();
+    for how in ["fail", "replace"] {
+        let body = format!(r#"{{"id":"t","delay":"1h","if_exists":"{how}"}}"#);
+        let (reason, notice) = said(&bench.schedule(&body).await);
+        assert_eq!(reason.as_deref(), Some("same_request"), "{how}");
+        let expected = format!(
+            "nothing changed: the same request made this timer, due at {due_at}; if_exists \"restart\" \
+             starts its time again"
+        );
+        assert_eq!(notice, Some(expected), "{how}");
+    }
+    let (reason, notice) =
+        said(&bench.schedule(r#"{"id":"t","delay":"2h","if_exists":"keep"}"#).await);
+    assert_eq!(reason.as_deref(), Some("kept"));
+    assert!(notice.unwrap().contains("if_exists is \"keep\""));
+    let fire = async || bench.call("POST", "/v1/namespaces/a/timers/t/fire", "").await;
+    assert_eq!(said(&fire().await), (None, None));
+    let (reason, notice) = said(&fire().await);
+    assert_eq!(reason.as_deref(), Some("already_due"));
+    assert_eq!(notice.as_deref(), Some("nothing changed: the timer is due already"));
 }

@@ -141,8 +141,8 @@ impl World {
         };
         schedule.spec.expire_after =
             random.random_bool(0.2).then_some(Millis::from_secs(200 * 366 * 86_400));
-        let if_exists = [IfExists::Fail, IfExists::Keep, IfExists::Replace];
-        let if_exists = if_exists[random.random_range(0..3)];
+        let if_exists = [IfExists::Fail, IfExists::Keep, IfExists::Replace, IfExists::Restart];
+        let if_exists = if_exists[random.random_range(0..4)];
         Operation::Schedule { schedule: Box::new(schedule), if_exists }
     }
 

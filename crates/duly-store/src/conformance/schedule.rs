@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Answer, Command, Outcome, Refusal};
 
-const COLUMNS: [&str; 4] = ["same", "fail", "keep", "replace"];
+const COLUMNS: [&str; 5] = ["same", "fail", "keep", "replace", "restart"];
 
 /// Returns the result of a POST, in the words of the table.
 fn word(outcome: Outcome) -> &'static str {
@@ -25,7 +25,7 @@ fn word(outcome: Outcome) -> &'static str {
 }
 
 /// Checks one row: brings a timer to `state` in one namespace per column, and posts its id again.
-async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
+async fn row(harness: &dyn Harness, state: State, expected: [&str; 5]) {
     let scene = Scene::new(harness).await;
     for (column, expected) in COLUMNS.into_iter().zip(expected) {
         let scene = scene.other(column, settings()).await;
@@ -35,6 +35,7 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
         other.spec.payload = Some(text("another"));
         let (schedule, if_exists) = match column {
             "same" => (same, IfExists::Fail),
+            "restart" => (same, IfExists::Restart),
             "fail" => (other, IfExists::Fail),
             "keep" => (other, IfExists::Keep),
             _ => (other, IfExists::Replace),
@@ -45,7 +46,8 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
         let payload = after.timer().and_then(|timer| timer.spec.payload.clone());
         if matches!(expected, "created" | "replaced") {
             assert!(after.state.is_pending(), "{state}, {column}: the new timer lives");
-            assert_eq!(payload.is_some(), column != "same", "{state}, {column}");
+            let has_other_payload = !matches!(column, "same" | "restart");
+            assert_eq!(payload.is_some(), has_other_payload, "{state}, {column}");
         } else {
             assert_eq!(after, before, "{state}, {column}: nothing changed");
         }
@@ -53,37 +55,53 @@ async fn row(harness: &dyn Harness, state: State, expected: [&str; 4]) {
 }
 
 pub(super) async fn p6_post_over_scheduled(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Scheduled, ["existing", "already_exists", "existing", "replaced"]).await;
+    row(
+        harness,
+        State::Scheduled,
+        ["existing", "already_exists", "existing", "replaced", "replaced"],
+    )
+    .await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_due(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Due, ["existing", "already_exists", "existing", "replaced"]).await;
+    row(harness, State::Due, ["existing", "already_exists", "existing", "replaced", "replaced"])
+        .await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_retrying(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Retrying, ["existing", "already_exists", "existing", "replaced"]).await;
+    row(
+        harness,
+        State::Retrying,
+        ["existing", "already_exists", "existing", "replaced", "replaced"],
+    )
+    .await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_in_flight(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::InFlight, ["existing", "already_exists", "existing", "in_flight"]).await;
+    row(
+        harness,
+        State::InFlight,
+        ["existing", "already_exists", "existing", "in_flight", "in_flight"],
+    )
+    .await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_finished(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Finished, ["existing", "finished", "existing", "created"]).await;
+    row(harness, State::Finished, ["existing", "finished", "existing", "created", "created"]).await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_cancelled(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Cancelled, ["created"; 4]).await;
+    row(harness, State::Cancelled, ["created"; 5]).await;
     CaseResult::Whole
 }
 
 pub(super) async fn p6_post_over_dead(harness: &dyn Harness) -> CaseResult {
-    row(harness, State::Dead, ["dead", "dead", "existing", "created"]).await;
+    row(harness, State::Dead, ["dead", "dead", "existing", "created", "created"]).await;
     CaseResult::Whole
 }
 

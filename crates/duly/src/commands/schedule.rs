@@ -7,6 +7,7 @@ use duly_core::{Millis, TimerId};
 use crate::{
     Outcome,
     args::{NamespaceArg, delivery::Retry, timer::TimerArgs, values},
+    failure::Failure,
     http::Hint,
     output::{text, when},
     session::Session,
@@ -14,7 +15,8 @@ use crate::{
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled
 ///
-/// With an ID, the same command again returns the existing timer.
+/// With an ID, the same command again returns the existing timer. With --if-exists replace the exit code is 3
+/// then: nothing was replaced.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("when").args(TimerArgs::WHEN).required(true))]
 pub(crate) struct Args {
@@ -39,10 +41,11 @@ pub(crate) struct Args {
 }
 
 /// The actions if another timer has the id.
-const IF_EXISTS: [(IfExists, &str); 3] = [
+const IF_EXISTS: [(IfExists, &str); 4] = [
     (IfExists::Fail, "Refuse (the default)"),
     (IfExists::Keep, "Return the existing timer"),
-    (IfExists::Replace, "Replace the existing timer"),
+    (IfExists::Replace, "Replace the existing timer, unless the same request made it"),
+    (IfExists::Restart, "Replace the existing timer in any case: its time starts again"),
 ];
 
 /// The hints for an id that is in use.
@@ -67,7 +70,9 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         ..args.timer.read()?
     };
     let call = session.http.post(&args.named.namespace, &["timers"]).body(&request).hints(HINTS);
-    let result = |timer: Timer| {
+    let response = call.send().await?;
+    let timer: Timer = response.parse()?;
+    let result = || {
         let what = match (timer.existing, timer.replaced) {
             (true, _) => format!("exists already, {}", timer.state()),
             (_, true) => "replaced".to_owned(),
@@ -80,5 +85,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         let at_once = if is_past && is_waiting { ", so at once" } else { "" };
         format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now))
     };
-    session.print(call, result).await
+    session.printer.document(&response.text, || Ok(result()))?;
+    let is_replace = args.if_exists == Some(IfExists::Replace);
+    if timer.existing && is_replace { Err(Failure::Unchanged) } else { Ok(()) }
 }

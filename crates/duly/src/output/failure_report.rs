@@ -19,6 +19,8 @@ use crate::failure::Failure;
 const FAILED: u8 = 1;
 /// Exit code of an invalid command line.
 const USAGE: u8 = 2;
+/// Exit code of a command that found nothing to replace.
+const UNCHANGED: u8 = 3;
 /// Exit code of a server whose store has ended: `EX_IOERR` of `sysexits.h`.
 const STORE_ENDED: u8 = 74;
 
@@ -28,6 +30,7 @@ impl Failure {
         match self {
             Self::OutputClosed => return ExitCode::SUCCESS,
             Self::StoreEnded(_) => return ExitCode::from(STORE_ENDED),
+            Self::Unchanged => return ExitCode::from(UNCHANGED),
             _ => {}
         }
         let screen = OutputStream::stderr();
@@ -50,8 +53,8 @@ impl Failure {
             Self::Refused { problem, .. } => return text::one_line(problem),
             Self::Usage(message) => ("usage", "The command line is invalid", message.as_str()),
             Self::Failed { code, message } => (*code, "The command failed", message.as_str()),
-            // These two are not printed.
-            Self::StoreEnded(_) | Self::OutputClosed => return String::new(),
+            // These are not printed.
+            Self::StoreEnded(_) | Self::OutputClosed | Self::Unchanged => return String::new(),
         };
         json!({ "code": code, "title": title, "detail": detail }).to_string()
     }

@@ -75,6 +75,22 @@ fn another_timer_with_the_id_is_refused_kept_or_replaced() {
 }
 
 #[test]
+fn replace_by_an_equal_timer_ends_with_code_3_and_a_note() {
+    let server = Server::start();
+    let equal = ["schedule", "orders", "x", "--in", "1h", "--if-exists"];
+    let with = |mode| server.run(&[&equal[..], &[mode]].concat());
+    assert!(with("replace").ok().contains("scheduled"));
+    let again = with("replace");
+    assert_eq!(again.code, Some(3), "{again:?}");
+    let note = "note: nothing changed: the same request made this timer";
+    assert!(again.stderr.starts_with(note), "{again:?}");
+    assert!(again.stdout.contains("exists already"), "{again:?}");
+    assert!(with("keep").ok().contains("exists already"), "the timer was kept as asked for");
+    assert!(with("restart").ok().contains("replaced"));
+    assert_eq!(server.json(&["get", "orders", "x"])["revision"], 2);
+}
+
+#[test]
 fn payloads_come_from_text_files_and_stdin() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");

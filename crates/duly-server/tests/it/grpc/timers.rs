@@ -93,7 +93,8 @@ async fn p6_the_same_request_is_the_same_over_both() {
     let first = server.schedule(schedule.clone()).await;
     assert_eq!((first.existing, first.replaced), (false, false));
     let again = server.schedule(schedule.clone()).await;
-    assert_eq!(again, v1::Timer { existing: true, ..first });
+    let unchanged = v1::Unchanged::SameRequest.into();
+    assert_eq!(again, v1::Timer { existing: true, unchanged, ..first });
     let body = r#"{"id":"t","delay":"1h","payload":[1, 2],"headers":{"B":"2","a":"1"},
         "tags":["x"],"retry":{"max_attempts":3},"expire_after":"1m"}"#;
     let over_http = server.http("POST", "timers", body).await;
@@ -102,8 +103,11 @@ async fn p6_the_same_request_is_the_same_over_both() {
     let refused = server.timers().schedule(scheduling(other.clone())).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::AlreadyExists);
     let replacing = v1::Schedule { if_exists: v1::IfExists::Replace.into(), ..other };
-    let replaced = server.schedule(replacing).await;
+    let replaced = server.schedule(replacing.clone()).await;
     assert_eq!((replaced.existing, replaced.replaced), (false, true));
+    let equal = v1::Schedule { if_exists: v1::IfExists::Restart.into(), ..replacing };
+    let restarted = server.schedule(equal).await;
+    assert_eq!((restarted.existing, restarted.replaced), (false, true));
 }
 
 #[tokio::test]

@@ -151,7 +151,12 @@ impl OpGenerator {
                     destination: self.destination(),
                     retry: self.one_in(3).then(|| self.policy()),
                     expire_after: expires.then(|| self.grains(8)),
-                    if_exists: self.pick(&[IfExists::Fail, IfExists::Keep, IfExists::Replace]),
+                    if_exists: self.pick(&[
+                        IfExists::Fail,
+                        IfExists::Keep,
+                        IfExists::Replace,
+                        IfExists::Restart,
+                    ]),
                 }
             }
             8 | 9 => OpCommand::Reschedule {
