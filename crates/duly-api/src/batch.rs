@@ -71,6 +71,9 @@ pub struct Cancel {
     #[schema(minimum = 1)]
     #[serde(default, deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     pub if_revision: Option<u32>,
+    /// `true`: if an attempt is under way, no further attempt follows. Absent: a timer in flight is refused.
+    #[prost(bool, optional, tag = "3")]
+    pub no_further_attempt: Option<bool>,
 }
 
 /// A timer to fire.
@@ -122,7 +125,11 @@ impl Operation {
 impl Cancel {
     fn check(self) -> Result<Checked, Invalid> {
         let if_revision = check_revision(self.if_revision)?;
-        Ok(Checked::Cancel { id: TimerId::new(&self.id)?, if_revision })
+        let id = TimerId::new(&self.id)?;
+        Ok(match self.no_further_attempt {
+            Some(true) => Checked::CancelOrStop { id, if_revision, seen: None },
+            Some(false) | None => Checked::Cancel { id, if_revision },
+        })
     }
 }
 
@@ -152,30 +159,42 @@ pub struct BatchResponse {
     pub results: Vec<OperationResult>,
 }
 
-/// A cancelled timer.
+/// A cancelled timer, or one in flight whose attempt under way is the last.
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[schema(as = Cancelled)]
 pub struct CancelResponse {
-    /// Always `cancelled`.
+    /// `cancelled`; or `in_flight`, with `no_further_attempt`.
     #[prost(string, tag = "4")]
-    #[schema(pattern = "^cancelled$")]
+    #[schema(pattern = "^(cancelled|in_flight)$")]
     pub outcome: String,
-    /// Attempts that were made.
+    /// Attempts that were begun.
     #[prost(uint32, tag = "1")]
     pub attempts: u32,
     /// `true`: one of them may have arrived.
     #[prost(bool, tag = "2")]
     pub maybe_delivered: bool,
-    /// `true`: it had been cancelled before.
+    /// `true`: the same cancel had been accepted before.
     #[prost(bool, tag = "3")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already: bool,
+    /// `true`: no attempt follows the one under way. If that attempt succeeds, the timer is `finished`; otherwise
+    /// the timer is `cancelled` when the attempt ends.
+    #[prost(bool, tag = "5")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_further_attempt: bool,
 }
 
 impl CancelResponse {
-    /// Returns the response to an accepted cancel.
-    pub fn new(attempts: u32, maybe_delivered: bool, already: bool) -> Self {
-        Self { outcome: "cancelled".to_owned(), attempts, maybe_delivered, already }
+    /// Returns the response to a cancel of a timer that was not in flight.
+    pub fn cancelled(attempts: u32, maybe_delivered: bool, already: bool) -> Self {
+        let (outcome, no_further_attempt) = ("cancelled".to_owned(), false);
+        Self { outcome, attempts, maybe_delivered, already, no_further_attempt }
+    }
+
+    /// Returns the response to a cancel of a timer in flight: no further attempt follows.
+    pub fn stopped(attempts: u32, maybe_delivered: bool, already: bool) -> Self {
+        let (outcome, no_further_attempt) = ("in_flight".to_owned(), true);
+        Self { outcome, attempts, maybe_delivered, already, no_further_attempt }
     }
 }
 

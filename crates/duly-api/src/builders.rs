@@ -166,7 +166,7 @@ impl Operation {
 
     /// Returns the operation that cancels a timer at any revision.
     pub fn cancel(id: impl Into<String>) -> Self {
-        Self::from(Cancel { id: id.into(), if_revision: None })
+        Self::from(Cancel { id: id.into(), ..Cancel::default() })
     }
 
     /// Returns the operation that makes a timer or its next attempt due now.

@@ -44,6 +44,9 @@ pub struct CancelManyRequest {
     /// `true`: count the timers that would be cancelled, and change nothing.
     #[prost(bool, optional, tag = "6")]
     pub dry_run: Option<bool>,
+    /// `true`: no further attempt of the timers with an attempt under way follows. Absent: they are skipped.
+    #[prost(bool, optional, tag = "7")]
+    pub no_further_attempt: Option<bool>,
 }
 
 /// Conditions; at least one, and all of them are met.
@@ -84,6 +87,17 @@ pub struct BulkCancel {
     pub cursor: Option<String>,
     /// The effect: cancels the timers, or only counts them.
     pub mode: BulkCancelMode,
+    /// The effect on timers in flight.
+    pub in_flight: InFlight,
+}
+
+/// The effect of a cancel on a timer in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InFlight {
+    /// The timer stays as it is.
+    Skip,
+    /// No attempt follows the one under way.
+    Stop,
 }
 
 /// Checked conditions.
@@ -136,6 +150,10 @@ impl CancelManyRequest {
             } else {
                 BulkCancelMode::Cancel
             },
+            in_flight: match self.no_further_attempt {
+                Some(true) => InFlight::Stop,
+                Some(false) | None => InFlight::Skip,
+            },
         })
     }
 }
@@ -172,6 +190,11 @@ impl CancelFilter {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Result of a bulk cancel.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize, ToSchema)]
@@ -187,6 +210,11 @@ pub struct CancelManyResponse {
     /// while the call ran.
     #[prost(uint64, tag = "3")]
     pub skipped: u64,
+    /// Timers with an attempt under way that no further one follows; in a dry run those that would be. They count
+    /// for `limit`, too.
+    #[prost(uint64, tag = "8")]
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stopped: u64,
     /// `true`: nothing was changed.
     #[prost(bool, tag = "7")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -143,6 +143,7 @@ impl From<CoreOutcome> for SettleResult {
         let outcome = match outcome {
             CoreOutcome::Ok => SettleOutcome::Ok,
             CoreOutcome::Dead => SettleOutcome::Dead,
+            CoreOutcome::Cancelled => SettleOutcome::Cancelled,
             CoreOutcome::AlreadySettled => SettleOutcome::AlreadySettled,
             CoreOutcome::LeaseLost => SettleOutcome::LeaseLost,
             CoreOutcome::InvalidToken => SettleOutcome::InvalidToken,

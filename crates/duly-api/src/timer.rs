@@ -122,6 +122,10 @@ pub struct Timer {
     /// The end of the lease, while in flight.
     #[prost(message, optional, tag = "22")]
     pub leased_until: Option<Time>,
+    /// `true`: the timer was cancelled while in flight, so no attempt follows the one under way.
+    #[prost(bool, tag = "42")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_further_attempt: bool,
     /// The reason for which the last attempt failed.
     #[prost(string, optional, tag = "23")]
     pub last_error: Option<String>,
@@ -263,6 +267,7 @@ impl Timer {
             attempts: view.attempts(),
             maybe_delivered: view.maybe_delivered(),
             leased_until: view.leased_until.map(Time::from),
+            no_further_attempt: view.stopped,
             ..Self::default()
         };
         match &view.body {

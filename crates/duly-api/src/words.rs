@@ -269,6 +269,9 @@ words! {
         LeaseLost = 4 "lease_lost",
         /// The text is not a token of this store or namespace.
         InvalidToken = 5 "invalid_token",
+        /// The settlement was accepted; a caller had cancelled the timer during the attempt, so the timer is
+        /// cancelled now.
+        Cancelled = 6 "cancelled",
     }
 
     /// A field of a timer that can be reset.

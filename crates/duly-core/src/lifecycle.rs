@@ -17,6 +17,8 @@
 //!        ┌───────────┐ │                   ┌──────┐
 //!        │ cancelled │ ◄┘                  │ dead │ ◄── expire, overdue (from due, retrying)
 //!        └───────────┘                     └──────┘
+//!              ▲
+//!              └── in_flight, stopped by a caller: the attempt ended without an ack
 //! ```
 //!
 //! A store loads the state inside its atomic step, calls [`transition`], and persists the result. The file
@@ -104,6 +106,8 @@ pub enum Event {
     Reschedule,
     /// A caller cancels the timer.
     Cancel,
+    /// A caller cancels the timer; if it is in flight, no attempt follows the one under way.
+    CancelOrStop,
     /// A caller makes the timer due now.
     Fire,
     /// A consumer or a node claims the due firing.
@@ -116,6 +120,9 @@ pub enum Event {
     DeadLetter,
     /// The holder returns the firing; the attempt does not count.
     Release,
+    /// The attempt of a stopped timer ended without a confirmation: it failed, was refused or returned, or
+    /// its lease ended.
+    EndStopped,
     /// `expire_after` has passed.
     Expire,
     /// An operator dead-letters the overdue timer.
@@ -169,10 +176,12 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         (Event::Import(ImportMatch::Other), State::Finished) => Transition::Refuse(Code::Finished),
         (Event::Import(ImportMatch::Other), _) => Transition::Refuse(Code::AlreadyExists),
         (Event::Reschedule, State::Scheduled | State::Due | State::Retrying) => Transition::Change,
-        (Event::Cancel, State::Scheduled | State::Due | State::Retrying) => {
+        (Event::Cancel | Event::CancelOrStop, State::Scheduled | State::Due | State::Retrying) => {
             Transition::Move(State::Cancelled)
         }
-        (Event::Cancel, State::Cancelled) => Transition::Already,
+        (Event::Cancel | Event::CancelOrStop, State::Cancelled) => Transition::Already,
+        // The timer stays in flight.
+        (Event::CancelOrStop, State::InFlight) => Transition::Change,
         (Event::Fire, State::Scheduled) => Transition::Change,
         (Event::Fire, State::Retrying) => Transition::Move(State::Retrying),
         (Event::Fire, State::Due | State::InFlight) => Transition::Already,
@@ -183,6 +192,7 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
             Transition::Move(State::Dead)
         }
         (Event::Release, State::InFlight) => Transition::Change,
+        (Event::EndStopped, State::InFlight) => Transition::Move(State::Cancelled),
         (Event::Expire | Event::Overdue, State::Due | State::Retrying) => {
             Transition::Move(State::Dead)
         }
@@ -194,9 +204,10 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         // A dead letter has a name of its own.
         (Event::Forget, State::Dead) => Transition::Refuse(Code::NotFound),
         // Every other event is named, so that a new one is a compile error until it has its rows.
-        (Event::Reschedule | Event::Cancel | Event::Fire | Event::Claim, _)
-        | (Event::Ack | Event::Fail(_) | Event::DeadLetter | Event::Release, _)
-        | (Event::Expire | Event::Overdue | Event::Forget, _) => Transition::Refuse(code_of(state)),
+        (Event::Reschedule | Event::Cancel | Event::CancelOrStop | Event::Fire, _)
+        | (Event::Claim | Event::Ack | Event::Fail(_) | Event::DeadLetter, _)
+        | (Event::Release | Event::EndStopped | Event::Expire, _)
+        | (Event::Overdue | Event::Forget, _) => Transition::Refuse(code_of(state)),
     }
 }
 

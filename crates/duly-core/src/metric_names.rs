@@ -75,6 +75,7 @@ pub const OUTCOMES: &[&str] = &[
     "changed",
     "unchanged",
     "cancelled",
+    "stopped",
     "purged",
     "refused",
     "failed",

@@ -31,7 +31,8 @@ mod schedule;
 mod tests;
 
 pub use change::{
-    cancel, cancel_without_record, dead_letter_overdue, fire, forget, purge, redrive, reschedule,
+    cancel, cancel_or_stop, cancel_without_record, dead_letter_overdue, fire, forget, purge,
+    redrive, reschedule,
 };
 pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
 pub use operation::{Level, Operation, Seen};
@@ -104,6 +105,10 @@ pub fn operate(
             reschedule(&id, *patch, if_revision, timer, context)
         }
         Operation::Cancel { id, if_revision } => cancel(&id, if_revision, timer.as_ref(), context),
+        Operation::CancelOrStop { id, if_revision, seen } => {
+            let known = timer.as_ref().filter(|view| seen.is_none_or(|seen| seen.is(view)));
+            cancel_or_stop(&id, if_revision, known, context)
+        }
         Operation::CancelSeen { id, seen } => {
             cancel(&id, None, timer.as_ref().filter(|view| seen.is(view)), context)
         }

@@ -57,8 +57,11 @@ crate::named_enum! {
         Ok = "ok",
         /// The retry was applied. It was the last attempt, so the firing is a dead letter now.
         Dead = "dead",
+        /// The verdict was applied. A caller had cancelled the timer during the attempt, so the timer is
+        /// cancelled now.
+        Cancelled = "cancelled",
         /// The same token was settled with the same verdict before. The store knows this only of the last
-        /// settled token, and only while the timer is pending, dead, or finished with a tombstone; otherwise
+        /// settled token, and only while the timer is pending, dead, or ended with a tombstone; otherwise
         /// it returns `LeaseLost`.
         AlreadySettled = "already_settled",
         /// The lease is no longer held; nothing changed (P8).
@@ -94,6 +97,8 @@ pub struct HeldLease {
     /// `true`: the lease ends by the clock, as the lease of a consumer does. `false`: it lasts as long as
     /// its node.
     pub ends: bool,
+    /// `true`: a caller stopped the timer, so no attempt follows this one.
+    pub stopped: bool,
 }
 
 impl SettleVerdict {
@@ -117,6 +122,13 @@ impl SettleVerdict {
     }
 }
 
+impl SettleOutcome {
+    /// Returns `true` if this settlement applied its verdict.
+    pub const fn is_accepted(self) -> bool {
+        matches!(self, Self::Ok | Self::Dead | Self::Cancelled)
+    }
+}
+
 impl HeldLease {
     fn attempt(&self, outcome: AttemptOutcome, reason: &str) -> Attempt {
         Attempt::new(self.attempt, self.claimed_at, outcome, reason)
@@ -133,6 +145,14 @@ pub fn settle(
 ) -> (Option<Effect>, SettleOutcome) {
     if let Some(verdict) = verdict.ending() {
         timer.last_settled = Some(SettledToken { nonce: held.nonce, verdict });
+    }
+    if held.stopped && !matches!(verdict, SettleVerdict::Ack | SettleVerdict::Extend { .. }) {
+        let ended = match verdict {
+            SettleVerdict::Retry { outcome, reason, .. } => Some(held.attempt(*outcome, reason)),
+            SettleVerdict::Dead { reason } => Some(held.attempt(AttemptOutcome::Rejected, reason)),
+            SettleVerdict::Ack | SettleVerdict::Extend { .. } | SettleVerdict::Release => None,
+        };
+        return (Some(end_stopped(timer, ended, context)), SettleOutcome::Cancelled);
     }
     let effect = match verdict {
         SettleVerdict::Ack => {
@@ -167,7 +187,7 @@ pub fn settle(
 }
 
 /// Returns the effect of a lease that ended without a verdict. The attempt counts. The firing is due again
-/// from `since` by the steady clock, or dead if its attempts are spent.
+/// from `since` by the steady clock, dead if its attempts are spent, or cancelled if it was stopped.
 pub fn lose_lease(
     timer: Box<Timer>,
     held: &HeldLease,
@@ -176,7 +196,20 @@ pub fn lose_lease(
     context: &Context<'_>,
 ) -> Effect {
     let ended = held.attempt(AttemptOutcome::LeaseLost, loss.as_str());
+    if held.stopped {
+        return end_stopped(timer, Some(ended), context);
+    }
     fail(timer, ended, Wait::None, since, context).1
+}
+
+/// Cancels a stopped timer whose attempt ended without a confirmation. An attempt that does not count is left
+/// out.
+fn end_stopped(mut timer: Box<Timer>, ended: Option<Attempt>, context: &Context<'_>) -> Effect {
+    assert_transition(Event::EndStopped, Transition::Move(State::Cancelled));
+    if let Some(ended) = ended {
+        timer.attempt_concluded(ended);
+    }
+    Effect::End(Box::new(Tombstone::of(&timer, Ended::Cancelled, context.now.wall)))
 }
 
 /// Dead-letters a live timer without a lease whose `expire_after` has passed.

@@ -3,7 +3,7 @@
 use crate::{
     Incarnation, State, Timer, TimerId, Timestamp,
     request_hash::RequestHash,
-    timer::{Attempt, SettledToken},
+    timer::{Attempt, SettledToken, Verdict},
 };
 
 /// The way in which a timer ended.
@@ -64,7 +64,7 @@ pub struct Details {
     pub fired_at: Option<Timestamp>,
     /// Its last attempts.
     pub history: Vec<Attempt>,
-    /// The token whose settlement ended it.
+    /// The token that was settled last.
     pub settled: Option<SettledToken>,
 }
 
@@ -92,12 +92,14 @@ impl Tombstone {
         }
     }
 
-    /// Returns the token whose settlement ended the timer. A cancelled timer has none, because a store may
-    /// cancel it without its record.
+    /// Returns the token that was settled last. A timer that was cancelled before an attempt had failed has
+    /// none, because a store may cancel it without its record.
     pub fn settled(&self) -> Option<SettledToken> {
+        let settled = self.details.as_ref()?.settled?;
+        let is_of_failure = matches!(settled.verdict, Verdict::Retry | Verdict::Dead);
         match self.ended {
-            Ended::Finished => self.details.as_ref()?.settled,
-            Ended::Cancelled => None,
+            Ended::Finished => Some(settled),
+            Ended::Cancelled => Some(settled).filter(|_| self.attempts > 0 && is_of_failure),
         }
     }
 

@@ -24,6 +24,8 @@ pub struct TimerView {
     pub attempt_under_way: Option<u32>,
     /// The time at which that attempt was claimed.
     pub claimed_at: Option<Timestamp>,
+    /// `true`: a caller stopped the timer, so no attempt follows the one under way.
+    pub stopped: bool,
 }
 
 /// The known part of a timer.
@@ -64,6 +66,7 @@ impl TimerView {
             leased_until: None,
             attempt_under_way: None,
             claimed_at: None,
+            stopped: false,
         }
     }
 

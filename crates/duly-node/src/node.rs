@@ -171,8 +171,8 @@ impl Handle {
             .collect();
         let outcomes = Sharded::new(self.0.store.as_ref()).settle(settlements).await?;
         for (attempt, outcome) in attempts.iter().zip(&outcomes) {
-            if let (Some((namespace, ended)), Ok(SettleOutcome::Ok | SettleOutcome::Dead)) =
-                (attempt, outcome)
+            if let (Some((namespace, ended)), Ok(outcome)) = (attempt, outcome)
+                && outcome.is_accepted()
             {
                 self.0.recorder.attempt(DeliveryMode::Pull, namespace, *ended);
             }

@@ -252,8 +252,7 @@ fn on_settled(shared: &Shared, entry: UnsettledVerdict, outcome: SettleOutcome) 
         return;
     };
     span.end(outcome.as_str(), None);
-    let is_accepted = matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead);
-    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| is_accepted);
+    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| outcome.is_accepted());
     match (ended, &entry.settlement.namespace) {
         (Some(ended), Some(namespace)) => {
             shared.recorder.attempt(DeliveryMode::Push, namespace, ended)

@@ -145,7 +145,10 @@ pub(crate) fn shown(caller: &Caller, view: &TimerView, effect: CallEffect) -> Ti
 pub(crate) fn cancelled(outcome: &Outcome, path: &str) -> Result<CancelResponse, Problem> {
     match outcome {
         Outcome::Cancelled { attempts, maybe_delivered, already } => {
-            Ok(CancelResponse::new(*attempts, *maybe_delivered, *already))
+            Ok(CancelResponse::cancelled(*attempts, *maybe_delivered, *already))
+        }
+        Outcome::Stopped { attempts, maybe_delivered, already } => {
+            Ok(CancelResponse::stopped(*attempts, *maybe_delivered, *already))
         }
         other => Err(refused(OperationKind::Cancel, other, path)),
     }

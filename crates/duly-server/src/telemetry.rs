@@ -275,9 +275,10 @@ pub(crate) const fn outcome_index(outcome: &Outcome) -> usize {
         Outcome::Changed(_) => 3,
         Outcome::Unchanged(_) => 4,
         Outcome::Cancelled { .. } => 5,
-        Outcome::Purged => 6,
-        Outcome::Refused(_) => 7,
-        Outcome::Failed(_) => 8,
+        Outcome::Stopped { .. } => 6,
+        Outcome::Purged => 7,
+        Outcome::Refused(_) => 8,
+        Outcome::Failed(_) => 9,
     }
 }
 

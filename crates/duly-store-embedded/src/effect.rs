@@ -51,7 +51,7 @@ pub(crate) enum Effect {
     /// A timer has ended. `ends_ms`: the time until which its tombstone is kept by the retention at that
     /// time (`None`: no tombstone is kept). `number`: how many timers had ended before.
     Ended { key: Key, ended: Ended, ended_ms: u64, ends_ms: Option<u64>, number: u32 },
-    /// A lease was granted or extended.
+    /// A lease was granted, extended or marked as stopped.
     Lease { key: Key, lease: Box<Lease> },
     /// A dead letter of this timer was purged; `letter` is the key of its delivery id.
     Purged { letter: Key, timer: Key },

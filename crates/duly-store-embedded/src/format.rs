@@ -41,8 +41,11 @@ const IMPLICIT_NAMESPACES: u64 = 2;
 /// Feature bit: the store has keys of callers ([`crate::access_file`]). Older builds would admit every
 /// caller. It is set with the first key.
 pub(crate) const KEYS: u64 = 4;
+/// Feature bit: leases may be marked as stopped ([`record`]). Older builds would repeat the attempt of a
+/// timer that its caller has cancelled.
+const STOPPED_LEASES: u64 = 8;
 /// Feature bits of every store that this build writes.
-pub const FEATURES: u64 = CLOSING_FRAMES | IMPLICIT_NAMESPACES;
+pub const FEATURES: u64 = CLOSING_FRAMES | IMPLICIT_NAMESPACES | STOPPED_LEASES;
 /// Feature bits that this build understands.
 pub(crate) const KNOWN_FEATURES: u64 = FEATURES | KEYS;
 

@@ -79,6 +79,7 @@ impl LiveTimer {
             view.leased_until = lease.until();
             view.attempt_under_way = Some(timer.attempts + 1);
             view.claimed_at = Some(lease.since);
+            view.stopped = self.record.stopped;
         }
         view
     }
@@ -101,8 +102,10 @@ impl Case {
     /// Returns the view at the present clock: what the clock has ended counts as ended, also without a
     /// write yet.
     pub(crate) fn view_by_clock(&self) -> Option<TimerView> {
-        let live = self.live.as_ref();
-        live.map(|live| live.view_by_clock(&self.context(0))).or_else(|| self.view())
+        match &self.live {
+            Some(live) => live.view_by_clock(&self.context(0)),
+            None => self.view(),
+        }
     }
 
     /// Refuses a view that takes more memory than `bytes_max`, counting a payload that was not read
@@ -128,8 +131,8 @@ pub(crate) struct Draft {
     pub(crate) live: Option<LiveChange>,
     /// `true`: the present tombstone is dropped.
     pub(crate) drop_tombstone: bool,
-    /// `true`: the timer leaves the tombstone of a cancelled one.
-    pub(crate) cancelled: bool,
+    /// The tombstone that a cancelled timer leaves.
+    pub(crate) cancelled: Option<Tombstone>,
     /// A new dead letter. A payload that is stored apart is that of the live timer, and moves to it.
     pub(crate) dead_letter: Option<Box<Record>>,
     /// `true`: the dead letter of the case is removed. Its payload goes with it, or to the live timer.
@@ -147,6 +150,8 @@ pub(crate) enum LiveChange {
     Removed,
     /// The timer without a lease.
     Put(Box<Record>),
+    /// The timer, stopped; its lease stays.
+    Stopped(Box<Record>),
 }
 
 impl Draft {
@@ -171,6 +176,7 @@ impl Draft {
         match &self.live {
             None => {}
             Some(LiveChange::Removed) => push("live", b""),
+            Some(LiveChange::Stopped(record)) => push("mark", &record.pack(version).record),
             Some(LiveChange::Put(record)) => {
                 let timer = &record.timer;
                 let packed = record.pack(version);
@@ -189,8 +195,8 @@ impl Draft {
                 }
             }
         }
-        if self.cancelled {
-            push("ended", &cancelled(&case.seen.core, case.now));
+        if let Some(tombstone) = &self.cancelled {
+            push("ended", &cancelled(tombstone));
             push("kind", b"C");
         } else if self.drop_tombstone {
             push("ended", b"");

@@ -192,7 +192,7 @@ impl Deployment {
                 _ => {
                     let record = Record::unpack(id, &packed)?;
                     let live = LiveTimer { record, lease: Lease::read(&lease)? };
-                    (Some(live.view_by_clock(&context)), Some(live.record))
+                    (live.view_by_clock(&context), Some(live.record))
                 }
             };
             rows.push(ListRow { position, num: num.clone(), view, record });

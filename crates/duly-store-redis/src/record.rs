@@ -68,6 +68,8 @@ const MAYBE: u16 = 1 << 7;
 const SETTLED: u16 = 1 << 8;
 const DEATH: u16 = 1 << 9;
 const HISTORY: u16 = 1 << 10;
+/// Older builds ignore this bit, and leave it out when they write the record.
+const STOPPED: u16 = 1 << 11;
 
 /// Lanes whose number does not depend on the namespace: that of timers that follow its destination, and
 /// that of pulled timers. The scripts give every origin a number of its own.
@@ -84,6 +86,8 @@ pub(crate) struct Record {
     pub(crate) apart: Option<SeparatePayload>,
     /// Number of the lane, as the scripts know it.
     pub(crate) lane: u8,
+    /// `true`: no attempt follows the one under way. Only a leased timer is stopped.
+    pub(crate) stopped: bool,
 }
 
 /// A payload that is stored apart.
@@ -110,7 +114,7 @@ impl Record {
     /// origin's lane.
     pub(crate) fn of(timer: Timer) -> Self {
         let lane = if timer.spec.destination.is_none() { FOLLOW } else { PULL };
-        Self { timer, apart: None, lane }
+        Self { timer, apart: None, lane, stopped: false }
     }
 
     /// Packs the record. A large payload that is not stored yet gets `version`.
@@ -138,20 +142,28 @@ impl Record {
         w.raw(&[0; 2]);
         w.time(timer.created_at);
         w.time(timer.due_at);
-        encode_core(&mut w, timer);
+        encode_core(&mut w, timer, self.stopped);
         let core = u16::try_from(w.0.len()).expect("16 attempts with 1 KiB each are the most");
         w.0[7..9].copy_from_slice(&core.to_be_bytes());
         content::encode(&mut w, &timer.spec, apart);
         Packed { record: w.0, payload }
     }
 
+    /// Packs the core of a record without content.
+    pub(crate) fn packed_core(&self) -> Vec<u8> {
+        let mut record = self.pack([0; 8]).record;
+        let core = core_of(&record).map_or(0, <[u8]>::len);
+        record.truncate(core);
+        record
+    }
+
     /// Unpacks a record, without a payload that is stored apart.
     pub(crate) fn unpack(id: TimerId, bytes: &[u8]) -> Result<Self> {
         let mut r = Reader(bytes);
-        let (mut timer, lane, core) = decode_head(&mut r, id)?;
+        let Head { mut timer, lane, core, stopped } = decode_head(&mut r, id)?;
         let mut content = Reader(bytes.get(core..).ok_or(Unreadable::Short)?);
         let apart = content::decode(&mut content, &mut timer.spec)?;
-        Ok(Self { timer, apart, lane })
+        Ok(Self { timer, apart, lane, stopped })
     }
 
     /// Attaches the payload to the record if it is its own. Returns `true` if it is.
@@ -197,10 +209,10 @@ pub(crate) fn core_of(record: &[u8]) -> Result<&[u8]> {
 
 /// Unpacks a core alone: the timer without its content.
 pub(crate) fn unpack_core(id: TimerId, core: &[u8]) -> Result<Timer> {
-    Ok(decode_head(&mut Reader(core), id)?.0)
+    Ok(decode_head(&mut Reader(core), id)?.timer)
 }
 
-fn encode_core(w: &mut Writer, timer: &Timer) {
+fn encode_core(w: &mut Writer, timer: &Timer, stopped: bool) {
     w.raw(&timer.incarnation.0.to_be_bytes());
     w.raw(&timer.request_hash.0.to_be_bytes());
     let bit = |on: bool, bit| if on { bit } else { 0 };
@@ -214,7 +226,8 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
         | bit(timer.maybe_delivered, MAYBE)
         | bit(timer.last_settled.is_some(), SETTLED)
         | bit(timer.dead_letter.is_some(), DEATH)
-        | bit(!timer.history.is_empty(), HISTORY);
+        | bit(!timer.history.is_empty(), HISTORY)
+        | bit(stopped, STOPPED);
     w.raw(&present.to_be_bytes());
     if timer.updated_at != timer.created_at {
         w.time(timer.updated_at);
@@ -248,8 +261,17 @@ fn encode_core(w: &mut Writer, timer: &Timer) {
     }
 }
 
-/// Reads head and core. Returns the timer, its lane and the length of the core.
-fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
+/// Head and core of a record.
+struct Head {
+    timer: Timer,
+    lane: u8,
+    /// Length of the core.
+    core: usize,
+    stopped: bool,
+}
+
+/// Reads head and core.
+fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<Head> {
     let format = r.u8()?;
     if format != FORMAT {
         return Err(Unreadable::Unknown { what: "format", value: u64::from(format) });
@@ -305,5 +327,5 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<(Timer, u8, usize)> {
         dead_letter,
         ..Timer::bare(id, due_at, created_at, incarnation, request_hash)
     };
-    Ok((timer, lane, core))
+    Ok(Head { timer, lane, core, stopped: has(STOPPED) })
 }

@@ -10,7 +10,7 @@ use duly_store::{Result, SettleOutcome, SettleVerdict, Settlement};
 use redis::Value;
 
 use crate::{
-    case::{Draft, LiveChange, SettleDecision},
+    case::SettleDecision,
     change::{TRIES, WriteResult, at_once, contended, digits, next_round},
     connection::Call,
     deployment::{Deployment, NamespaceRef, ReadRequest},
@@ -175,8 +175,7 @@ impl Deployment {
             if !live.lease.is_some_and(held) {
                 return Ok(());
             }
-            let unleased = LiveChange::Put(Box::new(live.record.clone()));
-            let draft = Draft { live: Some(unleased), ..Draft::default() };
+            let Some(draft) = case.hand_back(live) else { return Ok(()) };
             if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done {
                 return Ok(());
             }

@@ -97,6 +97,15 @@ pub enum Outcome {
         /// `true`: the timer had been cancelled before.
         already: bool,
     },
+    /// The timer is in flight, and no attempt follows the one under way.
+    Stopped {
+        /// Number of attempts that were begun, the one under way included.
+        attempts: u32,
+        /// `true`: an earlier attempt may have arrived.
+        maybe_delivered: bool,
+        /// `true`: the timer had been stopped before.
+        already: bool,
+    },
     /// The dead letter or the tombstone was purged.
     Purged,
     /// The operation was refused; nothing changed.
@@ -118,6 +127,9 @@ impl Outcome {
             Reply::Unchanged(view) => return Self::Unchanged(Arc::new(view)),
             Reply::Cancelled { attempts, maybe_delivered, already } => {
                 return Self::Cancelled { attempts, maybe_delivered, already };
+            }
+            Reply::Stopped { attempts, maybe_delivered, already } => {
+                return Self::Stopped { attempts, maybe_delivered, already };
             }
             Reply::Purged => return Self::Purged,
         };

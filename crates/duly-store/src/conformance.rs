@@ -50,6 +50,7 @@ mod settle;
 mod several;
 mod stand_in;
 mod stats;
+mod stop;
 mod time;
 
 pub use cases::cases;

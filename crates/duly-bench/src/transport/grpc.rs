@@ -216,7 +216,7 @@ impl Transport for Grpc {
 /// Converts the result of a settlement. A refused settlement settles nothing.
 fn settled(result: SettleResult) -> SettleAnswer {
     match result.outcome() {
-        SettleOutcome::Ok => SettleAnswer::Ok,
+        SettleOutcome::Ok | SettleOutcome::Cancelled => SettleAnswer::Ok,
         SettleOutcome::Dead => SettleAnswer::Dead,
         SettleOutcome::AlreadySettled => SettleAnswer::AlreadySettled,
         SettleOutcome::LeaseLost => SettleAnswer::LeaseLost,

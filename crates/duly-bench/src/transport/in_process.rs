@@ -236,7 +236,7 @@ fn outcome(outcome: duly_store::Outcome) -> Outcome {
 
 const fn settled(outcome: SettleOutcome) -> SettleAnswer {
     match outcome {
-        SettleOutcome::Ok => SettleAnswer::Ok,
+        SettleOutcome::Ok | SettleOutcome::Cancelled => SettleAnswer::Ok,
         SettleOutcome::Dead => SettleAnswer::Dead,
         SettleOutcome::AlreadySettled => SettleAnswer::AlreadySettled,
         SettleOutcome::LeaseLost => SettleAnswer::LeaseLost,

@@ -61,12 +61,13 @@ impl Client {
             // The server refuses a limit of 0.
             request.limit = left.map(|left| left.min(CANCELS_MAX));
             let step = call!(self, timers.cancel_many, request.clone(), safety)?;
-            let done = u32::try_from(step.cancelled).unwrap_or(u32::MAX);
+            let done = u32::try_from(step.cancelled + step.stopped).unwrap_or(u32::MAX);
             left = left.map(|left| left.saturating_sub(done));
             total = CancelManyResponse {
                 cancelled: total.cancelled + step.cancelled,
                 maybe_delivered: total.maybe_delivered + step.maybe_delivered,
                 skipped: total.skipped + step.skipped,
+                stopped: total.stopped + step.stopped,
                 examined: step.examined.map(|count| count + total.examined.unwrap_or(0)),
                 ..step
             };

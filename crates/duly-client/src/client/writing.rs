@@ -45,7 +45,8 @@ impl Client {
     /// A timer that can no longer be cancelled is refused with its state as the code: `in_flight`,
     /// `finished`, `dead`, or `not_found`.
     pub async fn cancel(&self, namespace: &str, id: &str) -> Result<CancelResponse> {
-        self.cancel_where(namespace, id, None).await
+        let cancel = Cancel { id: id.to_owned(), ..Cancel::default() };
+        self.cancel_by(namespace, cancel).await
     }
 
     /// Cancels a timer if it has this revision.
@@ -55,16 +56,21 @@ impl Client {
         id: &str,
         revision: u32,
     ) -> Result<CancelResponse> {
-        self.cancel_where(namespace, id, Some(revision)).await
+        let id = id.to_owned();
+        let cancel = Cancel { id, if_revision: Some(revision), ..Cancel::default() };
+        self.cancel_by(namespace, cancel).await
     }
 
-    async fn cancel_where(
-        &self,
-        namespace: &str,
-        id: &str,
-        if_revision: Option<u32>,
-    ) -> Result<CancelResponse> {
-        let cancel = Cancel { id: id.to_owned(), if_revision };
+    /// Cancels a timer, also one that is being delivered: no attempt follows the one under way.
+    ///
+    /// For such a timer the response has the outcome `in_flight` and `no_further_attempt`. If the attempt
+    /// under way succeeds, the timer is finished; otherwise the timer is cancelled when the attempt ends.
+    pub async fn cancel_or_stop(&self, namespace: &str, id: &str) -> Result<CancelResponse> {
+        let (id, no_further_attempt) = (id.to_owned(), Some(true));
+        self.cancel_by(namespace, Cancel { id, no_further_attempt, ..Cancel::default() }).await
+    }
+
+    async fn cancel_by(&self, namespace: &str, cancel: Cancel) -> Result<CancelResponse> {
         let result = self.operate(namespace, cancel.into(), Safety::Repeatable).await?;
         result.cancelled.ok_or_else(unexpected_result)
     }

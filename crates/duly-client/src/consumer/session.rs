@@ -251,12 +251,14 @@ impl Session {
 fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOutcome>) {
     let counters = &worker.counters;
     match result {
-        Ok(SettleOutcome::Ok | SettleOutcome::AlreadySettled) => match settlement {
-            Settlement { ack: Some(_), .. } => counters.acked.increment(),
-            Settlement { retry: Some(_), .. } => counters.retried.increment(),
-            Settlement { dead: Some(_), .. } => counters.dead.increment(),
-            Settlement { .. } => counters.extended.increment(),
-        },
+        Ok(SettleOutcome::Ok | SettleOutcome::AlreadySettled | SettleOutcome::Cancelled) => {
+            match settlement {
+                Settlement { ack: Some(_), .. } => counters.acked.increment(),
+                Settlement { retry: Some(_), .. } => counters.retried.increment(),
+                Settlement { dead: Some(_), .. } => counters.dead.increment(),
+                Settlement { .. } => counters.extended.increment(),
+            }
+        }
         Ok(SettleOutcome::Dead) => counters.dead.increment(),
         Ok(_) => {
             counters.lease_lost.increment();

@@ -113,7 +113,7 @@ fn id_of(operation: &Operation) -> String {
 
 fn done(operation: &Operation) -> OperationResult {
     if operation.cancel.is_some() {
-        let cancelled = Some(CancelResponse::new(0, false, false));
+        let cancelled = Some(CancelResponse::cancelled(0, false, false));
         return OperationResult { cancelled, ..OperationResult::default() };
     }
     let (id, state) = (id_of(operation), State::Scheduled.into());

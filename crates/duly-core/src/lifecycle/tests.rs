@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EVENTS: [(&str, Event); 21] = [
+const EVENTS: [(&str, Event); 23] = [
     ("schedule.same", Event::Schedule(RequestMatch::Same)),
     ("schedule.fail", Event::Schedule(RequestMatch::Other(IfExists::Fail))),
     ("schedule.keep", Event::Schedule(RequestMatch::Other(IfExists::Keep))),
@@ -12,6 +12,7 @@ const EVENTS: [(&str, Event); 21] = [
     ("import.new", Event::Import(ImportMatch::Other)),
     ("reschedule", Event::Reschedule),
     ("cancel", Event::Cancel),
+    ("cancel_or_stop", Event::CancelOrStop),
     ("fire", Event::Fire),
     ("claim", Event::Claim),
     ("ack", Event::Ack),
@@ -19,6 +20,7 @@ const EVENTS: [(&str, Event); 21] = [
     ("fail.spent", Event::Fail(RetryBudget::Spent)),
     ("dead_letter", Event::DeadLetter),
     ("release", Event::Release),
+    ("end_stopped", Event::EndStopped),
     ("expire", Event::Expire),
     ("overdue", Event::Overdue),
     ("redrive", Event::Redrive),
@@ -90,7 +92,11 @@ fn p3_only_ack_and_cancel_and_purge_end_a_firing() {
                 decision,
                 Transition::Move(State::Finished | State::Cancelled) | Transition::Remove
             );
-            assert_eq!(ends, ends && ["ack", "cancel", "purge"].contains(&name), "{name}");
+            assert_eq!(
+                ends,
+                ends && ["ack", "cancel", "cancel_or_stop", "end_stopped", "purge"].contains(&name),
+                "{name}"
+            );
         }
     }
 }

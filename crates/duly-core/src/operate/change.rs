@@ -87,6 +87,34 @@ pub fn cancel(
     }
 }
 
+/// Cancels a timer, or stops it if it is in flight.
+///
+/// # Errors
+/// When its revision or its state does not allow it.
+pub fn cancel_or_stop(
+    id: &TimerId,
+    if_revision: Option<u32>,
+    known: Option<&TimerView>,
+    context: &Context<'_>,
+) -> Result<Decision, Refusal> {
+    check_revision(known, if_revision)?;
+    match (transition(state_of(known), Event::CancelOrStop), known) {
+        (Transition::Change, Some(view)) => {
+            let reply = Reply::Stopped {
+                attempts: view.attempts(),
+                maybe_delivered: view.maybe_delivered(),
+                already: view.stopped,
+            };
+            Ok(if view.stopped {
+                Decision::reply(reply)
+            } else {
+                Decision::change(Effect::Stop(id.clone()), reply)
+            })
+        }
+        _ => cancel(id, if_revision, known, context),
+    }
+}
+
 /// Cancels a scheduled or due timer without reading its record. No attempt of it may have been made.
 pub fn cancel_without_record(id: TimerId, due_at: Timestamp, context: &Context<'_>) -> Decision {
     cancelled(Tombstone::cancelled_without_record(id, due_at, context.now.wall))

@@ -1,6 +1,8 @@
 //! The result of an operation or a verdict.
 
-use crate::{Millis, NamespaceName, State, Timer, TimerView, Timestamp, Tombstone, view::memory};
+use crate::{
+    Millis, NamespaceName, State, Timer, TimerId, TimerView, Timestamp, Tombstone, view::memory,
+};
 
 /// The change to persist, and the reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +34,8 @@ pub enum Effect {
     Forget,
     /// Moves the end of the lease to this long from now.
     Extend(Millis),
+    /// Marks the lease of the timer with this id: no attempt follows the one under way. The lease stays.
+    Stop(TimerId),
 }
 
 /// The cause of a write. It determines the change of the namespace's totals.
@@ -89,6 +93,15 @@ pub enum Reply {
         /// `true`: the timer had been cancelled before.
         already: bool,
     },
+    /// The timer is in flight, and no attempt follows the one under way.
+    Stopped {
+        /// Number of attempts that were begun, the one under way included.
+        attempts: u32,
+        /// `true`: an earlier attempt may have arrived.
+        maybe_delivered: bool,
+        /// `true`: the timer had been stopped before.
+        already: bool,
+    },
     /// The dead letter or the tombstone was purged.
     Purged,
 }
@@ -125,7 +138,7 @@ impl Effect {
         match self {
             Self::Put(cause, _) => matches!(cause, Cause::Created | Cause::Replaced),
             Self::DeadLetter(cause, _) => matches!(cause, Cause::Imported),
-            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) => false,
+            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) | Self::Stop(_) => false,
         }
     }
 
@@ -135,7 +148,7 @@ impl Effect {
         match self {
             Self::Put(_, timer) => Some(TimerView::unleased(namespace, timer, wall)),
             Self::DeadLetter(_, timer) => Some(TimerView::whole(namespace, State::Dead, timer)),
-            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) => None,
+            Self::End(_) | Self::Purge | Self::Forget | Self::Extend(_) | Self::Stop(_) => None,
         }
     }
 }

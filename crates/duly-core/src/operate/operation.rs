@@ -39,6 +39,16 @@ pub enum Operation {
         /// The revision that it must have, if given; checked before its state.
         if_revision: Option<u32>,
     },
+    /// Cancels a timer. A timer in flight is stopped instead: no attempt follows the one under way. If that
+    /// attempt succeeds, the timer is finished; otherwise the timer is cancelled when the attempt ends.
+    CancelOrStop {
+        /// The timer.
+        id: TimerId,
+        /// The revision that it must have, if given; checked before its state.
+        if_revision: Option<u32>,
+        /// The timer that was seen in a list, if it must still be that one; otherwise it is not found.
+        seen: Option<Seen>,
+    },
     /// Cancels a timer if it is still the one that was seen in a list; otherwise it is not found.
     CancelSeen {
         /// The timer.
@@ -128,6 +138,7 @@ impl Operation {
             Self::Import { timer } => Some(&timer.id),
             Self::Reschedule { id, .. }
             | Self::Cancel { id, .. }
+            | Self::CancelOrStop { id, .. }
             | Self::CancelSeen { id, .. }
             | Self::Fire { id }
             | Self::DeadLetter { id, .. }

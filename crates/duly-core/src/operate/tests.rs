@@ -170,11 +170,14 @@ fn operation_of(name: &str, state: Option<State>) -> (Operation, Option<Box<Time
             let patch = Box::new(patch);
             (Operation::Reschedule { id: id(), patch, if_revision: stale }, None)
         }
-        ("cancel", "seen" | "seen.other") => {
+        ("cancel" | "stop", "seen" | "seen.other") => {
             let revision = if variant == "seen" { 3 } else { 4 };
             let seen = Seen { incarnation: Incarnation(7), revision, state: None };
-            (Operation::CancelSeen { id: id(), seen }, None)
+            let stop = Operation::CancelOrStop { id: id(), if_revision: None, seen: Some(seen) };
+            let cancel = Operation::CancelSeen { id: id(), seen };
+            (if group == "stop" { stop } else { cancel }, None)
         }
+        ("stop", _) => (Operation::CancelOrStop { id: id(), if_revision: stale, seen: None }, None),
         ("cancel", _) => (Operation::Cancel { id: id(), if_revision: stale }, None),
         ("fire", _) => (Operation::Fire { id: id() }, None),
         ("overdue", variant) => {
@@ -219,6 +222,7 @@ fn cell(decided: &Result<Decision, Refusal>) -> String {
         Some(Effect::Purge) => "purge".to_owned(),
         Some(Effect::Forget) => "forget".to_owned(),
         Some(Effect::Extend(_)) => "extend".to_owned(),
+        Some(Effect::Stop(_)) => "stop".to_owned(),
     };
     let reply = match &decision.reply {
         Reply::Created => "created",
@@ -228,6 +232,8 @@ fn cell(decided: &Result<Decision, Refusal>) -> String {
         Reply::Unchanged(_) => "unchanged",
         Reply::Cancelled { already: false, .. } => "cancelled",
         Reply::Cancelled { already: true, .. } => "again",
+        Reply::Stopped { already: false, .. } => "stopped",
+        Reply::Stopped { already: true, .. } => "stopped_again",
         Reply::Purged => "purged",
     };
     format!("{effect}/{reply}")
@@ -285,7 +291,7 @@ fn every_decision_matches_the_table() {
     }
     let operations: BTreeSet<_> =
         seen.iter().map(|(name, _)| name.split('.').next().unwrap()).collect();
-    assert_eq!(operations.len(), 9, "every operation has rows: {operations:?}");
+    assert_eq!(operations.len(), 10, "every operation has rows: {operations:?}");
 }
 
 /// Compares the table of `if_exists` in the HTTP reference with the table of decisions.

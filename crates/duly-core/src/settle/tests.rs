@@ -32,6 +32,7 @@ fn held(attempts: u32, ends: bool) -> HeldLease {
         claimed_at: at(NOW_MS - 10),
         held_for: Duration::from_secs(60),
         ends,
+        stopped: false,
     }
 }
 
@@ -71,6 +72,7 @@ fn left(effect: Option<Effect>) -> String {
         Some(Effect::Purge) => "purge".to_owned(),
         Some(Effect::Forget) => "forget".to_owned(),
         Some(Effect::Extend(lease)) => format!("leased {lease}"),
+        Some(Effect::Stop(_)) => "stopped".to_owned(),
     }
 }
 
@@ -143,6 +145,40 @@ fn every_verdict_matches_the_contract() {
 }
 
 #[test]
+fn p4_a_stopped_timer_is_cancelled_unless_its_attempt_succeeds() {
+    let (ok, cancelled) = (SettleOutcome::Ok, SettleOutcome::Cancelled);
+    let dead = SettleVerdict::Dead { reason: "never".into() };
+    let minute = SettleVerdict::Extend { lease: Millis::from_secs(60) };
+    for (attempts, verdict, expected, outcome) in [
+        (0, SettleVerdict::Ack, "finished attempts 1", ok),
+        (0, minute, "leased 1m", ok),
+        (0, retry(Wait::Policy), "cancelled attempts 1", cancelled),
+        // Without the order the last attempt would make a dead letter.
+        (1, retry(Wait::None), "cancelled attempts 2", cancelled),
+        (0, dead, "cancelled attempts 1", cancelled),
+        // The attempt does not count.
+        (0, SettleVerdict::Release, "cancelled attempts 0", cancelled),
+    ] {
+        let stopped = HeldLease { stopped: true, ..held(attempts, true) };
+        let timer = leased(attempts, None);
+        let (effect, settled) = with_context(|context| settle(timer, &stopped, &verdict, context));
+        if let Some(Effect::End(tombstone)) = &effect {
+            let token = verdict.ending().map(|verdict| SettledToken { nonce: 5, verdict });
+            let is_release = verdict == SettleVerdict::Release;
+            assert_eq!(tombstone.settled(), token.filter(|_| !is_release), "{verdict:?}");
+        }
+        assert_eq!((left(effect).as_str(), settled), (expected, outcome), "{verdict:?}");
+    }
+    let stopped = HeldLease { stopped: true, ..held(0, false) };
+    let lost = with_context(|context| {
+        lose_lease(leased(0, None), &stopped, LeaseLoss::NodeGone, at(NOW_MS), context)
+    });
+    let Effect::End(tombstone) = &lost else { panic!("it has ended: {lost:?}") };
+    assert!(tombstone.maybe_delivered);
+    assert_eq!(left(Some(lost)), "cancelled attempts 1");
+}
+
+#[test]
 fn p4_a_lost_lease_counts_and_may_have_been_delivered() {
     for (attempts, expected) in [
         (0, "live AttemptFailed attempts 1 next Some(3)"),
@@ -196,7 +232,7 @@ fn p8_the_same_verdict_again_is_recognised_and_no_other() {
     ] {
         assert_eq!(settled_before(ack(), nonce, &verdict), SettleOutcome::LeaseLost, "{verdict:?}");
     }
-    // A cancelled timer keeps no tokens.
+    // A timer that was cancelled before a failed attempt keeps no tokens.
     let mut timer = leased(0, None);
     timer.last_settled = known(5, Verdict::Retry);
     assert_eq!(Tombstone::of(&timer, Ended::Cancelled, at(NOW_MS)).settled(), None);

@@ -111,21 +111,35 @@ pub(crate) async fn reschedule_timer(call: CallOn<TimerTarget>, body: JsonBody) 
 
 /// Cancel a timer. After `cancelled` it is never delivered.
 ///
-/// A refusal has the definite outcome in `outcome`: `in_flight`, `finished`, `dead`, `not_found`.
+/// A refusal has the definite outcome in `outcome`: `in_flight`, `finished`, `dead`, `not_found`. With
+/// `no_further_attempt` a timer in flight is not refused: no attempt follows the one under way. If that attempt
+/// succeeds, the timer is `finished`; otherwise the timer is `cancelled` when the attempt ends.
 #[utoipa::path(
     delete,
     path = "/v1/namespaces/{namespace}/timers/{id}",
     tag = "timers",
-    params(("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision")),
-    responses((status = 200, description = "It is cancelled.", body = CancelResponse))
+    params(
+        ("if_revision" = Option<u32>, Query, minimum = 1, description = "Only if it has this revision"),
+        ("no_further_attempt" = Option<bool>, Query, description = "If an attempt is under way, no further attempt follows")
+    ),
+    responses(
+        (status = 200, description = "It is cancelled.", body = CancelResponse),
+        (status = 202, description = "It is in flight, and no attempt follows the one under way.", body = CancelResponse)
+    )
 )]
 pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> HandlerResult {
     let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
-    let query = Query::read(&uri, &["if_revision"])?;
+    let query = Query::read(&uri, &["if_revision", "no_further_attempt"])?;
     let if_revision = query.integer("if_revision", u32::MAX as usize)?;
-    let operation = Operation::Cancel { id, if_revision };
+    let operation = match query.flag("no_further_attempt")? {
+        Some(true) => Operation::CancelOrStop { id, if_revision, seen: None },
+        Some(false) | None => Operation::Cancel { id, if_revision },
+    };
     let outcome = admitted.apply_one(brief(namespace, operation)).await?;
-    response::ok(&messages::cancelled(&outcome, "")?)
+    let cancelled = messages::cancelled(&outcome, "")?;
+    let is_final = !cancelled.no_further_attempt;
+    let status = if is_final { StatusCode::OK } else { StatusCode::ACCEPTED };
+    response::json(status, &cancelled)
 }
 
 /// Make a timer or its next attempt due now.

@@ -67,7 +67,9 @@ impl OperationKind {
             Operation::Schedule { .. } => Self::Schedule,
             Operation::Import { .. } => Self::Import,
             Operation::Reschedule { .. } => Self::Reschedule,
-            Operation::Cancel { .. } | Operation::CancelSeen { .. } => Self::Cancel,
+            Operation::Cancel { .. }
+            | Operation::CancelOrStop { .. }
+            | Operation::CancelSeen { .. } => Self::Cancel,
             Operation::Fire { .. } => Self::Fire,
             Operation::DeadLetter { .. } => Self::DeadLetter,
             Operation::Redrive { .. } => Self::Redrive,

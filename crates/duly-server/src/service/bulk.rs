@@ -10,7 +10,7 @@ use duly_api::{
     CancelManyResponse, DeadLetterError, DeadLetterOverdueRequest, DeadLetterOverdueResponse,
     PurgeResponse, RedriveResponse, Time,
     dead_letters::{DEAD_LETTERS_MAX, DeadLetterSelection, RedriveSpacing},
-    filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter},
+    filter::{BulkCancel, BulkCancelMode, CANCELS_MAX, CheckedFilter, InFlight},
 };
 use duly_core::{Code, Invalid, Millis, NamespaceName, State, Timestamp};
 use duly_store::{
@@ -44,7 +44,7 @@ impl Admitted {
         namespace: NamespaceName,
         call: BulkCancel,
     ) -> Result<CancelManyResponse, Problem> {
-        let BulkCancel { filter, limit, cursor, mode } = call;
+        let BulkCancel { filter, limit, cursor, mode, in_flight } = call;
         if mode == BulkCancelMode::DryRun {
             self.set_dry_run();
         }
@@ -59,7 +59,7 @@ impl Admitted {
         // A response with a cursor is better than a timeout.
         let until = Instant::now() + self.limits.request_timeout / 2;
         for _ in 0..PAGES_MAX {
-            let remaining = limit - usize::try_from(out.cancelled).unwrap_or(limit);
+            let remaining = limit - usize::try_from(out.cancelled + out.stopped).unwrap_or(limit);
             request.limit = remaining.min(PAGE_MAX);
             let read = self.read_page(request.clone()).await;
             let ReadResult { value: page, reservation: _reservation, rest: _rest } =
@@ -68,15 +68,18 @@ impl Admitted {
                     BulkCancelMode::Cancel => problem.after_doing(out.cancelled, "cancelled"),
                 })?;
             out.examined = out.examined.map(|examined| examined + page.examined);
-            let (free, in_flight): (Vec<_>, Vec<_>) =
-                page.timers.iter().partition(|view| view.attempt_under_way.is_none());
-            out.skipped += in_flight.len() as u64;
+            let (chosen, skipped): (Vec<_>, Vec<_>) = page.timers.iter().partition(|view| {
+                view.attempt_under_way.is_none() || in_flight == InFlight::Stop && !view.stopped
+            });
+            out.skipped += skipped.len() as u64;
             match mode {
-                BulkCancelMode::DryRun => count(&free, &mut out),
-                BulkCancelMode::Cancel => cancel(self, &request, &free, &mut out).await?,
+                BulkCancelMode::DryRun => count(&chosen, &mut out),
+                BulkCancelMode::Cancel => {
+                    cancel(self, &request, &chosen, in_flight, &mut out).await?;
+                }
             }
             request.after = page.next;
-            let has_capacity = out.cancelled < limit as u64;
+            let has_capacity = out.cancelled + out.stopped < limit as u64;
             if request.after.is_none() || !has_capacity || Instant::now() >= until {
                 break;
             }
@@ -152,14 +155,21 @@ fn list_request(namespace: NamespaceName, filter: CheckedFilter) -> ListRequest 
 }
 
 fn count(views: &[&TimerView], out: &mut CancelManyResponse) {
-    out.cancelled += views.len() as u64;
-    out.maybe_delivered += views.iter().filter(|view| view.maybe_delivered()).count() as u64;
+    for view in views {
+        if view.attempt_under_way.is_some() {
+            out.stopped += 1;
+        } else {
+            out.cancelled += 1;
+            out.maybe_delivered += u64::from(view.maybe_delivered());
+        }
+    }
 }
 
 async fn cancel(
     admitted: &Admitted,
     request: &ListRequest,
     views: &[&TimerView],
+    in_flight: InFlight,
     out: &mut CancelManyResponse,
 ) -> Result<(), Problem> {
     let state = match request.state {
@@ -172,7 +182,14 @@ async fn cancel(
         .map(|timer| {
             let (incarnation, revision) = (timer.incarnation, timer.revision);
             let seen = Seen { incarnation, revision, state };
-            brief(namespace.clone(), Operation::CancelSeen { id: timer.id.clone(), seen })
+            let id = timer.id.clone();
+            let operation = match in_flight {
+                InFlight::Skip => Operation::CancelSeen { id, seen },
+                InFlight::Stop => {
+                    Operation::CancelOrStop { id, if_revision: None, seen: Some(seen) }
+                }
+            };
+            brief(namespace.clone(), operation)
         })
         .collect();
     let mut failed = None;
@@ -183,8 +200,10 @@ async fn cancel(
                 out.cancelled += 1;
                 out.maybe_delivered += u64::from(maybe_delivered);
             }
+            Outcome::Stopped { already: false, .. } => out.stopped += 1,
             // The timer has ended since it was listed, was replaced, or has an attempt under way.
             Outcome::Cancelled { .. }
+            | Outcome::Stopped { .. }
             | Outcome::Refused(Refusal::State { .. } | Refusal::UnknownTimer { .. }) => {
                 out.skipped += 1;
             }

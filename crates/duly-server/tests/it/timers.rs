@@ -154,6 +154,57 @@ async fn a_cancel_is_definite() {
 }
 
 #[tokio::test]
+async fn p4_a_cancel_in_flight_leaves_no_further_attempt() {
+    let bench = Bench::new();
+    let path = format!("{TIMERS}/t?no_further_attempt=true");
+    let cancel = async |path: &str| bench.call("DELETE", path, "").await;
+    for (verdict, outcome, state) in [
+        (r#""retry":{"after":"0s"}"#, "cancelled", "cancelled"),
+        (r#""dead":{"reason":"no"}"#, "cancelled", "cancelled"),
+        (r#""ack":{}"#, "ok", "finished"),
+    ] {
+        bench.schedule(r#"{"id":"t","delay":"0s"}"#).await.expect(201);
+        let token = bench.tokens().await.remove(0);
+        let stopped = json!({"outcome":"in_flight","attempts":1,"maybe_delivered":false,
+            "no_further_attempt":true});
+        assert_eq!(cancel(&path).await.expect(202), stopped, "{verdict}");
+        assert_eq!(cancel(&path).await.expect(202)["already"], true, "{verdict}");
+        let timer = bench.get(&format!("{TIMERS}/t")).await.expect(200);
+        assert_eq!(
+            (&timer["state"], &timer["no_further_attempt"]),
+            (&json!("in_flight"), &json!(true))
+        );
+        cancel(&format!("{TIMERS}/t")).await.problem("in_flight");
+        assert_eq!(bench.settle(&token, verdict).await, outcome, "{verdict}");
+        let timer = bench.get(&format!("{TIMERS}/t")).await.expect(200);
+        assert_eq!(timer["state"], state, "{verdict}");
+        assert!(bench.tokens().await.is_empty(), "no attempt follows {verdict}");
+        match state {
+            "finished" => drop(cancel(&path).await.problem("finished")),
+            _ => assert_eq!(cancel(&path).await.expect(200)["already"], true, "{verdict}"),
+        }
+    }
+    let stale = format!("{TIMERS}/t?no_further_attempt=true&if_revision=7");
+    bench.schedule(r#"{"id":"u","delay":"0s"}"#).await.expect(201);
+    bench.tokens().await;
+    cancel(&stale.replace("/t?", "/u?")).await.problem("revision_mismatch");
+    cancel(&format!("{TIMERS}/u?no_further_attempt=yes")).await.problem("invalid_argument");
+
+    let timers = bench.get("/v1/namespaces/a/timers").await.expect(200);
+    assert_eq!(timers["timers"][0].get("no_further_attempt"), None, "nothing was stopped");
+    let body = r#"{"all":true,"dry_run":true,"no_further_attempt":true}"#;
+    let found = bench.post("/v1/namespaces/a/cancel", body).await.expect(200);
+    assert_eq!((&found["cancelled"], &found["stopped"]), (&json!(0), &json!(1)), "{found}");
+    let body = r#"{"all":true,"no_further_attempt":true}"#;
+    let done = bench.post("/v1/namespaces/a/cancel", body).await.expect(200);
+    assert_eq!((&done["stopped"], &done["skipped"]), (&json!(1), &json!(0)), "{done}");
+    let body = r#"{"operations":[{"cancel":{"id":"u","no_further_attempt":true}}]}"#;
+    let batch = bench.post("/v1/namespaces/a/batch", body).await.expect(200);
+    let again = &batch["results"][0];
+    assert_eq!((&again["outcome"], &again["already"]), (&json!("in_flight"), &json!(true)));
+}
+
+#[tokio::test]
 async fn a_lost_lease_is_told_of() {
     let bench = Bench::new();
     bench.timer_in("t", "in_flight").await;

@@ -194,9 +194,7 @@ impl Engine {
         };
         let is_leased = entry.flags().has(Flags::LEASED);
         let old = if is_leased { self.leases.remove(key) } else { None };
-        let known_claim = old
-            .filter(|old| old.granted.nonce == lease.nonce && !self.replaying)
-            .map(|old| old.claimed_boot_ms);
+        let known = old.filter(|old| old.granted.nonce == lease.nonce && !self.replaying);
         if old.is_none() {
             self.namespaces.uncount_due(number, &entry);
             let namespace = self.namespace(number);
@@ -214,12 +212,20 @@ impl Engine {
         // than the lease itself.
         let left_ms = lease.until.unix_ms().saturating_sub(self.now.wall_ms).min(lease.lease_ms);
         // The boot-time clock at the claim is trusted as long as this process knows it.
-        let claimed_boot_ms = known_claim.unwrap_or_else(|| {
-            let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
-            self.now.boot_ms.saturating_sub(ago_ms)
-        });
-        // The lease of a node lasts as long as the node.
-        let ends_boot_ms = if lease.node.is_some() { u64::MAX } else { self.now.boot_ms + left_ms };
+        let claimed_boot_ms = known.map_or_else(
+            || {
+                let ago_ms = self.now.wall_ms.saturating_sub(lease.claimed_at.unix_ms());
+                self.now.boot_ms.saturating_sub(ago_ms)
+            },
+            |known| known.claimed_boot_ms,
+        );
+        let ends_boot_ms = match known {
+            // The lease of a node lasts as long as the node.
+            _ if lease.node.is_some() => u64::MAX,
+            // A stop leaves the end as it is.
+            Some(known) if known.granted.stopped != lease.stopped => known.ends_boot_ms,
+            _ => self.now.boot_ms + left_ms,
+        };
         let granted = record::Lease { extends: false, ..*lease };
         self.leases.put(key, Lease { granted, ends_boot_ms, claimed_boot_ms });
         if lease.node.is_none() {

@@ -252,8 +252,16 @@ impl Engine {
         };
         let until = claimed_at.saturating_add(lease.unwrap_or_default());
         let lease_ms = lease.unwrap_or_default().ms();
-        let granted =
-            record::Lease { nonce, attempt, node, claimed_at, lease_ms, until, extends: false };
+        let granted = record::Lease {
+            nonce,
+            attempt,
+            node,
+            claimed_at,
+            lease_ms,
+            until,
+            extends: false,
+            stopped: false,
+        };
         let record = Record::Lease { id: timer.id.clone(), lease: granted };
         let claimable_at = self.wall_of(entry);
         self.settled(|engine| engine.write_keyed(key, &record))?;

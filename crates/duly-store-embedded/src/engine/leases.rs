@@ -17,7 +17,7 @@ use crate::{
 /// A lease under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lease {
-    /// The lease as it was granted.
+    /// The lease as it was granted, extended or stopped.
     pub(crate) granted: record::Lease,
     /// End by the boot-time clock.
     pub(crate) ends_boot_ms: u64,
@@ -34,6 +34,7 @@ impl Lease {
             claimed_at: self.granted.claimed_at,
             held_for: Duration::from_millis(boot_ms.saturating_sub(self.claimed_boot_ms)),
             ends: self.granted.node.is_none(),
+            stopped: self.granted.stopped,
         }
     }
 

@@ -283,6 +283,7 @@ impl Engine {
             Effect::DeadLetter(cause, timer) => Record::Dead(cause, timer),
             Effect::Forget => Record::Lost { key: key.pack() },
             Effect::End(tombstone) => return self.write_ended(key, tombstone).map(|()| None),
+            Effect::Stop(id) => return self.stop_lease(key, id).map(|()| None),
             Effect::Purge | Effect::Extend(_) => {
                 unreachable!("the caller knows the letter and the lease")
             }

@@ -139,10 +139,25 @@ impl Engine {
         let lease = record::Lease {
             lease_ms: left.ms(),
             until: self.now.wall().saturating_add(left),
-            extends: true,
             ..lease.granted
         };
-        let record = Record::Lease { id, lease };
+        self.rewrite_lease(key, id, lease)
+    }
+
+    /// Writes that no attempt follows the one under this lease. The end of the lease stays.
+    pub(super) fn stop_lease(&mut self, key: Key, id: TimerId) -> Result<(), NotWritten> {
+        let lease = *self.leases.get(key).expect("the timer is in flight");
+        self.rewrite_lease(key, id, record::Lease { stopped: true, ..lease.granted })
+    }
+
+    /// Writes a changed lease in place of the one that is held.
+    fn rewrite_lease(
+        &mut self,
+        key: Key,
+        id: TimerId,
+        lease: record::Lease,
+    ) -> Result<(), NotWritten> {
+        let record = Record::Lease { id, lease: record::Lease { extends: true, ..lease } };
         // The new lease replaces the one that has the head.
         let head = self.leases.take_head(key);
         let written = self.write_keyed(key, &record);

@@ -87,6 +87,7 @@ impl Engine {
             leased_until: lease.and_then(Lease::leased_until),
             attempt_under_way: lease.map(|lease| lease.granted.attempt),
             claimed_at: lease.map(|lease| lease.granted.claimed_at),
+            stopped: lease.is_some_and(|lease| lease.granted.stopped),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) enum Record {
     /// A timer has ended. `expires_at`: the time until which its tombstone is kept (`None`: no tombstone
     /// is kept). `number`: how many timers of its namespace had ended before, modulo 2^32.
     Ended { tombstone: Box<Tombstone>, expires_at: Option<Timestamp>, number: u32 },
-    /// A lease was granted or extended.
+    /// A lease was granted, extended or marked as stopped.
     Lease { id: TimerId, lease: Lease },
     /// A dead letter was purged: the key of its delivery id, and that of its timer as far as it is
     /// known.
@@ -79,8 +79,10 @@ pub(crate) struct Lease {
     pub(crate) claimed_at: Timestamp,
     pub(crate) lease_ms: u64,
     pub(crate) until: Timestamp,
-    /// `true`: this extends a lease that was granted before.
+    /// `true`: this changes a lease that was granted before.
     pub(crate) extends: bool,
+    /// `true`: no attempt follows this one.
+    pub(crate) stopped: bool,
 }
 
 /// The record of a namespace.
@@ -240,7 +242,9 @@ impl Lease {
     pub(super) fn encode(&self, writer: &mut FieldWriter<'_>) {
         writer.u64(self.nonce);
         writer.u32(self.attempt);
-        writer.u8(u8::from(self.node.is_some()) | u8::from(self.extends) << 1);
+        writer.u8(u8::from(self.node.is_some())
+            | u8::from(self.extends) << 1
+            | u8::from(self.stopped) << 2);
         writer.u64(self.node.unwrap_or(0));
         writer.time(self.claimed_at);
         writer.u64(self.lease_ms);
@@ -254,6 +258,7 @@ impl Lease {
             attempt,
             node: (flags & 1 != 0).then_some(node),
             extends: flags & 2 != 0,
+            stopped: flags & 4 != 0,
             claimed_at: body.time()?,
             lease_ms: body.u64()?,
             until: body.time()?,

@@ -222,8 +222,9 @@ fn tombstone() -> impl Strategy<Value = Tombstone> {
 
 pub(crate) fn lease() -> impl Strategy<Value = Lease> {
     let node = option::of(any::<u64>());
-    (any::<u64>(), any::<u32>(), node, time(), any::<u64>(), time(), any::<bool>()).prop_map(
-        |(nonce, attempt, node, claimed_at, lease_ms, until, extends)| Lease {
+    let marks = (any::<bool>(), any::<bool>());
+    (any::<u64>(), any::<u32>(), node, time(), any::<u64>(), time(), marks).prop_map(
+        |(nonce, attempt, node, claimed_at, lease_ms, until, (extends, stopped))| Lease {
             nonce,
             attempt,
             node,
@@ -231,6 +232,7 @@ pub(crate) fn lease() -> impl Strategy<Value = Lease> {
             lease_ms,
             until,
             extends,
+            stopped,
         },
     )
 }

@@ -30,7 +30,7 @@ mod listing;
 mod script;
 
 /// The formats that this build reads.
-const READABLE: &[&str] = &["v1", "v1-f1", "v1-f3"];
+const READABLE: &[&str] = &["v1", "v1-f1", "v1-f3", "v1-fb"];
 /// Time from the last write to the opening of the directories.
 const LATER: Millis = Millis::from_secs(60);
 

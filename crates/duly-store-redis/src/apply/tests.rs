@@ -176,6 +176,11 @@ impl World {
                 assert!(after.tombstone.is_none() && after.live.is_some(), "{what}");
             }
             Some(Effect::End(tombstone)) => self.check_end(&after, &tombstone, &what),
+            Some(Effect::Stop(_)) => {
+                let (was, is) = (before.live.expect("it is there"), after.live.expect("it stays"));
+                assert!(is.record.stopped && !was.record.stopped, "{what}");
+                assert_eq!((is.lease, is.record.timer), (was.lease, was.record.timer), "{what}");
+            }
             Some(other) => panic!("{what}: {other:?}"),
             None => {
                 assert_eq!(after.live, before.live, "{what}");
@@ -264,9 +269,14 @@ async fn scripts_do_what_the_core_decides() {
                     let operation = world.schedule();
                     world.apply(operation).await;
                 }
-                5..7 => {
+                5 => {
                     let id = id(world.random.random_range(0..5));
                     world.apply(Operation::Cancel { id, if_revision: None }).await;
+                }
+                6 => {
+                    let id = id(world.random.random_range(0..5));
+                    let stop = Operation::CancelOrStop { id, if_revision: None, seen: None };
+                    world.apply(stop).await;
                 }
                 7 => world.claim().await,
                 _ => world.settle().await,

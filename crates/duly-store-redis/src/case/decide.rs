@@ -1,7 +1,7 @@
 //! Decisions about a case: the core decides, and its effect becomes a draft.
 
 use duly_core::{
-    Destination, NamespaceName, Settings, Timer, Timestamp, Tombstone,
+    Destination, Millis, NamespaceName, Settings, Timer, Timestamp, Tombstone,
     operate::{Cause, Context, Decision, Effect, Known, Now, Operation, Reply, Usage, operate},
     settle::{self, HeldLease, LeaseLoss, expire, lose_lease, settled_before},
     tombstone::Ended,
@@ -104,10 +104,15 @@ impl Case {
             },
             Effect::End(tombstone) if tombstone.ended == Ended::Cancelled => Draft {
                 live: Some(LiveChange::Removed),
-                cancelled: true,
+                cancelled: Some((**tombstone).clone()),
                 counts,
                 ..Draft::default()
             },
+            Effect::Stop(_) => {
+                let stopped = live.map(|record| Record { stopped: true, ..record.clone() });
+                let live = stopped.map(|record| LiveChange::Stopped(Box::new(record)));
+                Draft { live, ..Draft::default() }
+            }
             Effect::Forget => Draft { drop_tombstone: true, counts, ..Draft::default() },
             Effect::Purge => Draft { removes_dead_letter: true, counts, ..Draft::default() },
             Effect::End(_) | Effect::Extend(_) => unreachable!("a script takes these verdicts"),
@@ -124,6 +129,14 @@ impl Case {
     pub(crate) fn lose_node(&self, live: &LiveTimer) -> Option<Draft> {
         let effect = live.lose_lease(LeaseLoss::NodeGone, self.now, &self.context(0))?;
         Some(self.draft_of(&effect, true))
+    }
+
+    /// Returns the draft that hands back a firing which its claimer did not get.
+    pub(crate) fn hand_back(&self, live: &LiveTimer) -> Option<Draft> {
+        let timer = Box::new(live.record.timer.clone());
+        let held = live.held(self.now)?;
+        let (effect, _) = settle::settle(timer, &held, &SettleVerdict::Release, &self.context(0));
+        Some(self.draft_of(&effect?, true))
     }
 
     /// Decides what a settlement does. The case must be up to date with the clock.
@@ -182,11 +195,17 @@ impl LiveTimer {
         Some(lose_lease(timer, &self.held(context.now.wall)?, loss, since, context))
     }
 
-    /// Returns the view at the present clock: what the clock has ended counts as ended.
-    pub(crate) fn view_by_clock(&self, context: &Context<'_>) -> TimerView {
+    /// Returns the view at the present clock: what the clock has ended counts as ended, and may leave nothing.
+    pub(crate) fn view_by_clock(&self, context: &Context<'_>) -> Option<TimerView> {
         let (namespace, now) = (context.namespace, context.now.wall);
-        let ended = self.due(context).and_then(|effect| effect.into_view(namespace, now));
-        ended.unwrap_or_else(|| self.view(namespace, now))
+        match self.due(context) {
+            Some(Effect::End(tombstone)) => {
+                let is_kept = context.settings.retention > Millis::ZERO;
+                is_kept.then(|| TimerView::tombstone(namespace.clone(), *tombstone))
+            }
+            Some(effect) => effect.into_view(namespace, now),
+            None => Some(self.view(namespace, now)),
+        }
     }
 
     /// Returns the lease in the core's form.
@@ -198,6 +217,7 @@ impl LiveTimer {
             claimed_at: lease.since,
             held_for: now.saturating_since(lease.since).to_std(),
             ends: lease.until().is_some(),
+            stopped: self.record.stopped,
         })
     }
 }
@@ -221,7 +241,9 @@ const fn counts_of(effect: &Effect) -> &'static [&'static str] {
         Effect::DeadLetter(Cause::AttemptFailed, _) => &["failed", "dead"],
         Effect::DeadLetter(..) => &["dead"],
         Effect::End(_) => &["cancelled"],
-        Effect::Put(..) | Effect::Purge | Effect::Forget | Effect::Extend(_) => &[],
+        Effect::Put(..) | Effect::Purge | Effect::Forget | Effect::Extend(_) | Effect::Stop(_) => {
+            &[]
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests that every record unpacks to what was packed (P11).
 
 use duly_core::{
-    Destination, Millis, RetryPolicy, Schedule, Timestamp,
+    Destination, Millis, RetryPolicy, Schedule, Timestamp, Tombstone,
     destination::HttpDestination,
     headers::Headers,
     schedule::{SlotKey, Tags, When},
@@ -115,6 +115,17 @@ fn p11_compressed_payloads_are_smaller_and_lossless() {
 }
 
 #[test]
+fn p4_a_stop_is_a_bit_of_the_core_that_older_builds_skip() {
+    let record = Record::of(full());
+    let stopped = Record { stopped: true, ..record.clone() };
+    let [plain, packed] = [&record, &stopped].map(|it| it.pack([7; 8]).record);
+    let differs: Vec<_> = (0..plain.len()).filter(|&i| plain[i] != packed[i]).collect();
+    assert_eq!((plain.len(), differs.len()), (packed.len(), 1), "no other byte changes");
+    assert_eq!(Record::unpack(id(), &packed).unwrap(), stopped);
+    assert_ne!(core_of(&plain).unwrap(), core_of(&packed).unwrap(), "it is compared");
+}
+
+#[test]
 fn a_damaged_block_is_refused() {
     let block = content::compressed(&[b'x'; 600]).unwrap();
     assert_eq!(content::decompressed(&block, 600).unwrap(), vec![b'x'; 600]);
@@ -130,14 +141,14 @@ fn tombstones_decode_from_bytes_of_record_and_lease() {
     let packed = Record { lane: 1, ..Record::of(timer.clone()) }.pack([0; 8]).record;
     let core = core_of(&packed).unwrap();
     let at = Timestamp::saturating_from_unix_ms(99);
-    let tombstone = decode_tombstone(id(), &cancelled(core, at)).unwrap();
-    assert_eq!(
-        (tombstone.ended, tombstone.ended_at, tombstone.attempts),
-        (Ended::Cancelled, at, 0)
-    );
+    let given = Tombstone::of(&timer, Ended::Cancelled, at);
+    let bytes = cancelled(&given);
+    assert_eq!(decode_tombstone(id(), &bytes).unwrap(), given);
+    let by_script = [&bytes[..8], core].concat();
+    assert_eq!(decode_tombstone(id(), &by_script).unwrap(), given);
     let times = [0, 0, 0, 0, 0, 50, 0, 0, 0, 0, 0, 90, 0, 0, 0, 0, 0, 40];
     let lease = [&8_u64.to_be_bytes()[..], &times, b"C"].concat();
-    let finished = [&cancelled(core, at)[..7], &[27], &lease, core].concat();
+    let finished = [&bytes[..7], &[27], &lease, core].concat();
     let tombstone = decode_tombstone(id(), &[b"F", &finished[1..]].concat()).unwrap();
     assert_eq!((tombstone.ended, tombstone.attempts), (Ended::Finished, 1));
     let details = tombstone.details.unwrap();

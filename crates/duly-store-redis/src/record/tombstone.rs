@@ -8,25 +8,49 @@
 //! stored: it is computed here, from the lease under which it was acknowledged.
 
 use duly_core::{
-    TimerId, Timestamp, Tombstone,
+    Timer, TimerId, Tombstone,
     timer::{Attempt, AttemptOutcome, SettledToken, Verdict},
     tombstone::Ended,
 };
 
 use super::{
-    Lease,
+    Lease, Record,
     fields::{Reader, Result, Unreadable, Writer},
     unpack_core,
 };
 
-/// Returns the tombstone of a cancelled timer, from the core of its record.
-pub(crate) fn cancelled(core: &[u8], at: Timestamp) -> Vec<u8> {
+/// Packs the tombstone of a cancelled timer, whose record was read.
+pub(crate) fn cancelled(tombstone: &Tombstone) -> Vec<u8> {
     let mut w = Writer::default();
     w.u8(b'C');
-    w.time(at);
+    w.time(tombstone.ended_at);
     w.u8(0);
-    w.raw(core);
+    w.raw(&core_bytes(tombstone));
     w.0
+}
+
+/// Returns the core of the record of an ended timer.
+fn core_bytes(tombstone: &Tombstone) -> Vec<u8> {
+    let details = tombstone.details.as_deref().expect("the record was read");
+    let bare = Timer::bare(
+        tombstone.id.clone(),
+        tombstone.due_at,
+        details.created_at,
+        details.incarnation,
+        details.request_hash,
+    );
+    let timer = Timer {
+        updated_at: details.updated_at,
+        revision: details.revision,
+        occurrence: details.occurrence,
+        attempts: tombstone.attempts,
+        fired_at: details.fired_at,
+        maybe_delivered: tombstone.maybe_delivered,
+        history: details.history.clone(),
+        last_settled: details.settled,
+        ..bare
+    };
+    Record::of(timer).packed_core()
 }
 
 pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Tombstone> {

@@ -5,6 +5,7 @@
 --       name num ver id    namespace, its number and version, the timer's id
 --       core lease stub newest   bytes that were read: head of the record, lease, tombstone, latest dead letter
 --       live               the new record, or '' to remove it
+--       mark               the new record of a timer that stays leased, in place of live
 --       origin             the origin whose lane the timer is in; without it, the lane is the one in the record
 --       payload            the payload stored apart, or '' for none
 --       at                 time when it is claimable; the timer is not leased after a change
@@ -61,6 +62,8 @@ local first = ahead()
 local moving
 if A.bury_payload == '=' then moving = call('HGET', P, id) end
 if A.take_payload == '=' then moving = call('HGET', P, A.take_fk) end
+
+if A.mark then write('HSET', R, id, A.mark) end
 
 -- Removes the timer from its old place, and files the new record.
 local new_lane, new_class

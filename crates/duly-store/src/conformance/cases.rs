@@ -6,7 +6,7 @@
 use super::{
     Case, access, call, cancel, claim, dead, deployment, durable, fire, forecast, idle, import,
     intact, lease, limits, list, namespaces, occurrence, race, reschedule, schedule, settle, stats,
-    time,
+    stop, time,
 };
 
 /// Calls the macro `$with` (of this crate) with `$pass` in braces, followed by every topic with its cases.
@@ -51,6 +51,16 @@ macro_rules! conformance_cases {
                 p4_cancel_seen_cancels_only_the_listed_timer,
                 p4_p8_a_cancelled_retry_takes_no_late_verdict,
                 p4_without_retention_a_cancelled_timer_is_unknown,
+            }
+            stop {
+                p4_a_stopped_attempt_that_fails_ends_cancelled,
+                p4_the_last_attempt_of_a_stopped_timer_is_no_dead_letter,
+                p4_a_stop_is_too_late_for_an_attempt_that_succeeds,
+                p4_a_stopped_timer_is_cancelled_when_its_lease_ends,
+                p4_p8_an_extension_keeps_the_stop,
+                p4_a_stop_can_be_repeated_and_checks_what_it_names,
+                p4_a_stop_of_a_timer_out_of_flight_is_a_cancel,
+                p1_p4_a_stop_survives_a_kill,
             }
             reschedule {
                 p5_a_later_time_is_the_only_time,
@@ -112,6 +122,7 @@ macro_rules! conformance_cases {
                 p4_t3_a_cancel_that_races_a_claim_has_one_outcome,
                 p5_t3_a_change_that_races_a_claim_has_one_outcome,
                 p8_t3_two_verdicts_that_race_have_one_winner,
+                p4_t3_a_stop_that_races_a_verdict_has_one_outcome,
             }
             lease {
                 p3_a_lease_that_ends_makes_it_due_again,

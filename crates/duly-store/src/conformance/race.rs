@@ -11,7 +11,7 @@ use futures::future::{join, join3};
 
 use super::{
     CaseResult, Harness,
-    scene::{Scene, cancel_op, dead, id, patch_op, refused, secs},
+    scene::{Scene, cancel_op, dead, id, patch_op, refused, retry_in, secs, stop_op},
 };
 use crate::{Outcome, SettleOutcome, SettleVerdict};
 
@@ -106,5 +106,46 @@ pub(super) async fn p8_t3_two_verdicts_that_race_have_one_winner(
     }
     let totals = scene.stats().await.totals;
     assert_eq!(totals.delivered + totals.dead, ROUNDS as u64);
+    CaseResult::Whole
+}
+
+pub(super) async fn p4_t3_a_stop_that_races_a_verdict_has_one_outcome(
+    harness: &dyn Harness,
+) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let mut finished = 0;
+    for round in 0..ROUNDS {
+        let text = format!("t{round}");
+        scene.create_in(&text, Millis::ZERO).await;
+        let firing = scene.claim_one().await;
+        let succeeds = round % 4 < 2;
+        let verdict = if succeeds { SettleVerdict::Ack } else { retry_in(Millis::ZERO) };
+        let (stop, settle) = (scene.apply(stop_op(&text)), scene.settle(&firing, verdict));
+        let (stopped, settled) = match round % 2 {
+            0 => join(stop, settle).await,
+            _ => {
+                let (settled, stopped) = join(settle, stop).await;
+                (stopped, settled)
+            }
+        };
+        let expected = match (stopped, succeeds) {
+            (Outcome::Stopped { already: false, .. }, false) => SettleOutcome::Cancelled,
+            // The attempt had failed before, so the timer was cancelled out of flight.
+            (Outcome::Cancelled { already: false, .. }, false)
+            | (Outcome::Stopped { already: false, .. }, true) => SettleOutcome::Ok,
+            (other, true) => {
+                assert_eq!(refused(other).code().as_str(), "finished");
+                SettleOutcome::Ok
+            }
+            (other, false) => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(settled, expected, "{text}");
+        finished += u64::from(succeeds);
+        let state = if succeeds { State::Finished } else { State::Cancelled };
+        assert_eq!(scene.state(&text).await, Some(state));
+        assert!(scene.claim().await.is_empty(), "{text}: no attempt follows");
+    }
+    let totals = scene.stats().await.totals;
+    assert_eq!((totals.delivered, totals.cancelled), (finished, ROUNDS as u64 - finished));
     CaseResult::Whole
 }

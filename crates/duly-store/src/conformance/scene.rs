@@ -81,6 +81,10 @@ pub(super) fn cancel_op(text: &str) -> Operation {
     Operation::Cancel { id: id(text), if_revision: None }
 }
 
+pub(super) fn stop_op(text: &str) -> Operation {
+    Operation::CancelOrStop { id: id(text), if_revision: None, seen: None }
+}
+
 pub(super) fn patch_op(text: &str, patch: Patch) -> Operation {
     Operation::Reschedule { id: id(text), patch: Box::new(patch), if_revision: None }
 }

@@ -121,6 +121,10 @@ impl NamespaceState {
                 let letter = timer.delivery_id(self.own.name.as_str());
                 self.dead.insert(letter, Numbered { number, value: *timer });
             }
+            Effect::Stop(id) => {
+                let lease = self.live.get_mut(&id).and_then(|live| live.lease.as_mut());
+                lease.expect("the timer is in flight").stopped = true;
+            }
             Effect::Forget | Effect::Purge | Effect::Extend(_) => {
                 unreachable!("the caller knows the letter and the lease")
             }

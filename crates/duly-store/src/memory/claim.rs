@@ -230,6 +230,7 @@ impl NamespaceState {
             claimed_boot: now.boot,
             ends_boot: length.map_or(Duration::MAX, |length| now.boot + length.to_std()),
             leased_until: length.map(|length| now.wall.saturating_add(length)),
+            stopped: false,
         };
         let lane = Lane { namespace: self.own.name.clone(), key: self.lane_of(timer) };
         let firing = Firing::new(

@@ -58,6 +58,8 @@ pub(super) struct Lease {
     pub(super) ends_boot: Duration,
     /// Its end by the wall clock, as computed when the lease was granted or extended.
     pub(super) leased_until: Option<Timestamp>,
+    /// `true`: no attempt follows this one.
+    pub(super) stopped: bool,
 }
 
 /// A timer that ended, with its number in the order of ends.
@@ -76,6 +78,7 @@ impl Lease {
             claimed_at: self.claimed_at,
             held_for: now.boot.saturating_sub(self.claimed_boot),
             ends: matches!(self.owner, Owner::Consumer { .. }),
+            stopped: self.stopped,
         }
     }
 
@@ -131,6 +134,7 @@ impl NamespaceState {
         view.leased_until = live.lease.and_then(|lease| lease.leased_until);
         view.attempt_under_way = live.lease.map(|lease| lease.attempt);
         view.claimed_at = live.lease.map(|lease| lease.claimed_at);
+        view.stopped = live.lease.is_some_and(|lease| lease.stopped);
         view
     }
 

@@ -11,6 +11,7 @@ use crate::{
     args::{Conditions, Confirm, NamespaceArg, values},
     commands::reschedule,
     failure::Failure,
+    http::Hint,
     output::text,
     session::Session,
 };
@@ -19,7 +20,8 @@ use crate::{
 ///
 /// When the command succeeds, the timer is never delivered. Without an id, every pending timer that
 /// meets all given conditions is cancelled. `--dry-run` counts them first, and at a terminal you are
-/// asked for confirmation. Timers that are being delivered are skipped and counted.
+/// asked for confirmation. Timers that are being delivered are refused, or skipped and counted, unless
+/// `--no-further-attempt` is given.
 #[derive(clap::Args)]
 #[command(
     override_usage = "duly cancel [OPTIONS] <NAMESPACE> <ID>\n       duly cancel [OPTIONS] <NAMESPACE> <--tag <TAG>|--id-prefix <TEXT>|--due-from <TIME>|--due-to <TIME>|--state <STATE>|--all>"
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// Only if the timer has this revision
     #[arg(long, value_name = "N", requires = "id", value_parser = values::whole::<u32>)]
     if_revision: Option<u32>,
+    /// If an attempt is under way, it is the last one: unless it succeeds, the timer is cancelled when it ends
+    #[arg(long)]
+    no_further_attempt: bool,
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
@@ -72,21 +77,32 @@ struct Filter {
 /// The states in which a timer can be cancelled.
 const STATES: [(State, &str); 3] = [values::STATES[0], values::STATES[1], values::STATES[3]];
 
+/// The hints for a timer that another caller has changed, or that is in flight.
+const HINTS: &[Hint] =
+    &[reschedule::REVISION_HINTS[0], ("in_flight", "as an option: `--no-further-attempt`")];
+
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
-    let Some(id) = args.id else {
-        return cancel_matching(namespace, &args.filter, &args.confirm, session).await;
+    let Some(id) = &args.id else {
+        return cancel_matching(namespace, &args, session).await;
     };
     let if_revision = args.if_revision.map(|revision| ("if_revision", revision.to_string()));
+    let stops = args.no_further_attempt.then(|| ("no_further_attempt", "true".to_owned()));
+    let query: Vec<_> = if_revision.into_iter().chain(stops).collect();
     let call = session.http.namespace(Method::DELETE, namespace, &["timers", id.as_str()]);
-    let call = call.query(if_revision.as_slice()).hints(reschedule::REVISION_HINTS);
+    let call = call.query(&query).hints(HINTS);
     let result = |cancelled: CancelResponse| {
-        let mut line = format!("{}  cancelled", text::line(id.as_str()));
-        if cancelled.already {
+        let word = if cancelled.no_further_attempt {
+            "in flight, no further attempt follows"
+        } else {
+            "cancelled"
+        };
+        let mut line = format!("{}  {word}", text::line(id.as_str()));
+        if cancelled.already && !cancelled.no_further_attempt {
             line.push_str(" already");
         }
-        if cancelled.attempts > 0 {
+        if cancelled.attempts > 0 && !cancelled.no_further_attempt {
             let attempts = text::count(cancelled.attempts.into(), "attempt");
             line.push_str(&format!(", after {attempts}"));
         }
@@ -99,27 +115,24 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
 }
 
 /// Cancels all timers that match the filter. Repeated after a failure, it continues with the timers that are left.
-async fn cancel_matching(
-    namespace: &NamespaceName,
-    filter: &Filter,
-    confirm: &Confirm,
-    session: &Session,
-) -> Outcome {
-    if !filter.dry_run && confirm.is_needed() {
-        let count = filter.cancel(namespace, true, session).await?.cancelled;
+async fn cancel_matching(namespace: &NamespaceName, args: &Args, session: &Session) -> Outcome {
+    let dry_run = args.filter.dry_run;
+    if !dry_run && args.confirm.is_needed() {
+        let found = args.cancel_many(namespace, true, session).await?;
+        let count = found.cancelled + found.stopped;
         if count > 0 {
             let timers = text::count(count, "timer");
             Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
         }
     }
-    let total = filter.cancel(namespace, filter.dry_run, session).await?;
+    let total = args.cancel_many(namespace, dry_run, session).await?;
     let document = serde_json::to_string(&total).expect("counts are JSON");
     session.printer.document(&document, || Ok(shown(&total)))
 }
 
-impl Filter {
+impl Args {
     /// Cancels the matching timers, call by call, or counts them.
-    async fn cancel(
+    async fn cancel_many(
         &self,
         namespace: &NamespaceName,
         dry_run: bool,
@@ -128,11 +141,12 @@ impl Filter {
         let mut total = CancelManyResponse { dry_run, ..CancelManyResponse::default() };
         let mut request = CancelManyRequest {
             namespace: String::new(),
-            filter: (!self.all).then(|| self.conditions()),
-            all: self.all.then_some(true),
-            limit: self.limit.map(u32::from),
+            filter: (!self.filter.all).then(|| self.filter.conditions()),
+            all: self.filter.all.then_some(true),
+            limit: self.filter.limit.map(u32::from),
             cursor: None,
             dry_run: dry_run.then_some(true),
+            no_further_attempt: self.no_further_attempt.then_some(true),
         };
         loop {
             let call = session.http.post(namespace, &["cancel"]);
@@ -140,15 +154,18 @@ impl Filter {
             total.cancelled += step.cancelled;
             total.maybe_delivered += step.maybe_delivered;
             total.skipped += step.skipped;
-            let cancelled = u32::try_from(step.cancelled).unwrap_or(u32::MAX);
-            request.limit = request.limit.map(|left| left.saturating_sub(cancelled));
+            total.stopped += step.stopped;
+            let done = u32::try_from(step.cancelled + step.stopped).unwrap_or(u32::MAX);
+            request.limit = request.limit.map(|left| left.saturating_sub(done));
             request.cursor = step.cursor;
             if request.cursor.is_none() || request.limit == Some(0) {
                 return Ok(total);
             }
         }
     }
+}
 
+impl Filter {
     fn conditions(&self) -> CancelFilter {
         let Conditions { due_from, due_to, id_prefix, tag } = &self.conditions;
         CancelFilter {
@@ -168,6 +185,12 @@ fn shown(total: &CancelManyResponse) -> String {
         line.push_str(&format!(
             "; {} of them may have been delivered: the outcome of an attempt is unknown",
             total.maybe_delivered
+        ));
+    }
+    if total.stopped > 0 {
+        line.push_str(&format!(
+            "; {} in flight: no further attempt follows",
+            text::count(total.stopped, "timer")
         ));
     }
     if total.skipped > 0 {

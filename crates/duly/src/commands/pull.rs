@@ -157,8 +157,8 @@ async fn request_settlements(
 /// Fails if a settlement was refused or came too late.
 fn refused(results: &[SettleResult]) -> Outcome {
     let is_taken = |result: &SettleResult| {
-        use SettleOutcome::{AlreadySettled, Dead, Ok};
-        result.error.is_none() && matches!(result.outcome(), Ok | Dead | AlreadySettled)
+        use SettleOutcome::{AlreadySettled, Cancelled, Dead, Ok};
+        result.error.is_none() && matches!(result.outcome(), Ok | Dead | Cancelled | AlreadySettled)
     };
     let mut refused = results.iter().filter(|result| !is_taken(result));
     let Some(first) = refused.next() else {

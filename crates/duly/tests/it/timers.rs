@@ -75,6 +75,21 @@ fn another_timer_with_the_id_is_refused_kept_or_replaced() {
 }
 
 #[test]
+fn a_cancel_in_flight_can_leave_no_further_attempt() {
+    let server = Server::start();
+    server.run(&["schedule", "orders", "x", "--in", "0"]).ok();
+    let leased = server.json(&["lease", "orders", "--wait", "20s", "--lease", "1h"]);
+    let message = server.run(&["cancel", "orders", "x"]).refused(1);
+    assert!(message.ends_with("as an option: `--no-further-attempt`\n"), "{message}");
+    let line = server.run(&["cancel", "orders", "x", "--no-further-attempt"]).ok();
+    assert_eq!(line, "x  in flight, no further attempt follows\n");
+    let token = leased["firings"][0]["token"].as_str().expect("a token").to_owned();
+    let line = server.run(&["settle", "orders", &token, "--retry"]).ok();
+    assert!(line.contains("cancelled"), "{line}");
+    assert_eq!(server.json(&["get", "orders", "x"])["state"], "cancelled");
+}
+
+#[test]
 fn replace_by_an_equal_timer_ends_with_code_3_and_a_note() {
     let server = Server::start();
     let equal = ["schedule", "orders", "x", "--in", "1h", "--if-exists"];

@@ -16,6 +16,7 @@ enum Step {
     ImportLetter(u64),
     Reschedule { content: bool, if_revision: Option<u32> },
     Cancel(Option<u32>),
+    CancelOrStop(Option<u32>),
     Fire,
     Overdue,
     Redrive(u64),
@@ -48,7 +49,12 @@ fn verdicts() -> impl Strategy<Value = SettleVerdict> {
 }
 
 fn steps() -> impl Strategy<Value = Step> {
-    let if_exists = prop::sample::select(vec![IfExists::Fail, IfExists::Keep, IfExists::Replace]);
+    let if_exists = prop::sample::select(vec![
+        IfExists::Fail,
+        IfExists::Keep,
+        IfExists::Replace,
+        IfExists::Restart,
+    ]);
     let if_revision = prop::option::of(1_u32..4);
     prop_oneof![
         6 => (0_u8..3, if_exists)
@@ -56,7 +62,8 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (0_u64..3).prop_map(Step::ImportLetter),
         3 => (any::<bool>(), if_revision.clone())
             .prop_map(|(content, if_revision)| Step::Reschedule { content, if_revision }),
-        2 => if_revision.prop_map(Step::Cancel),
+        2 => if_revision.clone().prop_map(Step::Cancel),
+        3 => if_revision.prop_map(Step::CancelOrStop),
         2 => Just(Step::Fire),
         1 => Just(Step::Overdue),
         2 => (0_u64..2_000).prop_map(Step::Redrive),
@@ -101,6 +108,7 @@ impl Place {
             if let Some(held) = &self.held {
                 view.state = State::InFlight;
                 view.attempt_under_way = Some(held.attempt);
+                view.stopped = held.stopped;
             }
             view
         });
@@ -135,7 +143,9 @@ impl Place {
             Effect::End(tombstone) => {
                 prop_assert!(self.live.is_some(), "only what lives ends");
                 let is_held = self.held.is_some();
-                prop_assert_eq!(tombstone.ended == Ended::Finished, is_held, "{:?}", tombstone);
+                let is_stopped = self.held.is_some_and(|held| held.stopped);
+                let was_held = tombstone.ended == Ended::Finished || is_stopped;
+                prop_assert_eq!(was_held, is_held, "{:?}", tombstone);
                 (self.live, self.held, self.tombstone) = (None, None, Some(*tombstone));
             }
             Effect::DeadLetter(cause, timer) => {
@@ -158,6 +168,10 @@ impl Place {
                 prop_assert!(self.tombstone.take().is_some(), "there is one");
             }
             Effect::Extend(_) => prop_assert!(self.held.is_some()),
+            Effect::Stop(_) => {
+                let held = self.held.as_mut().expect("only a held timer is stopped");
+                prop_assert!(!std::mem::replace(&mut held.stopped, true), "once");
+            }
         }
         Ok(())
     }
@@ -211,13 +225,26 @@ impl Place {
             (Step::Claim, Some(timer), None) if timer.claimable_at() <= wall => {
                 let (nonce, attempt) = (self.numbers, timer.attempts + 1);
                 let held_for = Duration::from_secs(60);
-                self.held =
-                    Some(HeldLease { nonce, attempt, claimed_at: wall, held_for, ends: true });
+                self.held = Some(HeldLease {
+                    nonce,
+                    attempt,
+                    claimed_at: wall,
+                    held_for,
+                    ends: true,
+                    stopped: false,
+                });
             }
             (Step::Settle(verdict), Some(timer), Some(held)) => {
                 let (effect, outcome) = settle(timer, &held, &verdict, &context);
-                prop_assert!(matches!(outcome, SettleOutcome::Ok | SettleOutcome::Dead));
-                self.write(effect.expect("a consumer's lease always changes"))?;
+                let effect = effect.expect("a consumer's lease always changes");
+                let ends = matches!(verdict, SettleVerdict::Ack | SettleVerdict::Extend { .. });
+                let is_cancelled = held.stopped && !ends;
+                prop_assert_eq!(outcome == SettleOutcome::Cancelled, is_cancelled);
+                prop_assert!(
+                    !is_cancelled || matches!(effect, Effect::End(_)),
+                    "no attempt follows"
+                );
+                self.write(effect)?;
             }
             (Step::LoseLease, Some(timer), Some(held)) => {
                 self.write(lose_lease(timer, &held, LeaseLoss::Ended, wall, &context))?;
@@ -268,6 +295,9 @@ impl Place {
                 Operation::Reschedule { id: id(), patch: Box::new(patch), if_revision }
             }
             Step::Cancel(if_revision) => Operation::Cancel { id: id(), if_revision },
+            Step::CancelOrStop(if_revision) => {
+                Operation::CancelOrStop { id: id(), if_revision, seen: None }
+            }
             Step::Fire => Operation::Fire { id: id() },
             Step::Overdue => Operation::DeadLetter { id: id(), if_due_by: at(NOW_MS + self.ms) },
             Step::Redrive(ms) => Operation::Redrive { letter, delay: Millis::from_ms(ms) },
@@ -281,7 +311,10 @@ impl Place {
         let Ok(Decision { effect, quota_use, reply, .. }) = decided else { return Ok(()) };
         let changes_nothing = matches!(
             reply,
-            Reply::Existing(_) | Reply::Unchanged(_) | Reply::Cancelled { already: true, .. }
+            Reply::Existing(_)
+                | Reply::Unchanged(_)
+                | Reply::Cancelled { already: true, .. }
+                | Reply::Stopped { already: true, .. }
         );
         prop_assert_eq!(effect.is_none(), changes_nothing, "{:?}", reply);
         let (was_live, letters) = (self.live.is_some(), self.letters.len());

@@ -130,7 +130,7 @@ async fn a_namespace_has_one_destination() {
 async fn an_operation_of_two_kinds_refuses_only_itself() {
     let server = Server::start().await;
     let before = server.schedule(named("t")).await;
-    let cancel = Some(v1::Cancel { id: "t".into(), if_revision: None });
+    let cancel = Some(v1::Cancel { id: "t".into(), ..v1::Cancel::default() });
     let fire = Some(v1::Fire { id: "t".into() });
     let change = v1::Reschedule { delay: Some(lasting(1_000)), ..v1::Reschedule::default() };
     let reschedule = Some(v1::Reschedule { id: "t".into(), ..change }.into());

@@ -184,7 +184,7 @@ async fn a_state_that_does_not_allow_it_is_a_code_of_its_own() {
     check(&refused, Code::AlreadyExists, "ALREADY_EXISTS", None);
     let cancel = |id: &str, if_revision| v1::CancelRequest {
         namespace: NAMESPACE.into(),
-        cancel: Some(v1::Cancel { id: id.into(), if_revision }),
+        cancel: Some(v1::Cancel { id: id.into(), if_revision, ..v1::Cancel::default() }),
     };
     let refused = timers.cancel(cancel("t", Some(7))).await.unwrap_err();
     check(&refused, Code::Aborted, "REVISION_MISMATCH", None);

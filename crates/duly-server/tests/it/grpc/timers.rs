@@ -11,7 +11,7 @@ fn namespace() -> String {
 }
 
 fn cancelling(id: &str) -> v1::CancelRequest {
-    let cancel = Some(v1::Cancel { id: id.into(), if_revision: None });
+    let cancel = Some(v1::Cancel { id: id.into(), ..v1::Cancel::default() });
     v1::CancelRequest { namespace: namespace(), cancel }
 }
 
@@ -165,7 +165,10 @@ async fn each_operation_of_a_batch_has_its_own_result() {
         schedule(bad),
         v1::Operation { reschedule: Some(change.into()), ..none() },
         v1::Operation { fire: Some(v1::Fire { id: "nobody".into() }), ..none() },
-        v1::Operation { cancel: Some(v1::Cancel { id: "t".into(), if_revision: None }), ..none() },
+        v1::Operation {
+            cancel: Some(v1::Cancel { id: "t".into(), ..v1::Cancel::default() }),
+            ..none()
+        },
         none(),
     ];
     let request = v1::BatchRequest { namespace: namespace(), operations };

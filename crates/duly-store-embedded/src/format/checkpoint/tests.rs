@@ -86,12 +86,20 @@ fn a_block_has_the_documented_layout() {
 
     let at = Timestamp::from_unix_ms(6).unwrap();
     let (claimed_at, until, lease_ms) = (at, at, 5);
-    let lease =
-        Lease { nonce: 2, attempt: 3, node: Some(4), claimed_at, lease_ms, until, extends: false };
+    let lease = Lease {
+        nonce: 2,
+        attempt: 3,
+        node: Some(4),
+        claimed_at,
+        lease_ms,
+        until,
+        extends: false,
+        stopped: true,
+    };
     let bytes = encoded(&Block::Leases(Leases { namespace: 77, leases: vec![([1; 12], lease)] }));
     assert_eq!(bytes[16..24], [77, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[24..36], [1; 12]);
-    assert_eq!(bytes[36..49], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1]);
+    assert_eq!(bytes[36..49], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 5]);
     let numbers = [4, 6, 5, 6].map(u64::to_le_bytes).concat();
     assert_eq!(bytes[49..81], numbers, "node, claimed_at, lease_ms, until");
 
@@ -114,6 +122,7 @@ fn full_blocks_keep_to_the_largest_payload() {
         lease_ms: 4,
         until: Timestamp::MAX,
         extends: false,
+        stopped: false,
     };
     let letter = DeadLetterEntry { timer: [1; 12], dead_lettered_ms: 2, letter: [3; 12] };
     let file = FileSlot { slot: 1, id: FileId::Segment(2) };

@@ -101,6 +101,9 @@ fn timer_view(text: &mut String, view: &TimerView) {
         let attempt = view.attempt_under_way;
         line(text, format_args!("    leased until {until} attempt {attempt:?}"));
     }
+    if view.stopped {
+        line(text, format_args!("    stopped"));
+    }
     match &view.body {
         Body::Whole(timer) => whole(text, view.namespace.as_str(), timer),
         Body::Tombstone(tombstone) => self::tombstone(text, tombstone),

@@ -10,7 +10,7 @@ use super::Known;
 use crate::{Firing, Outcome, Refusal, TimerView, command::DeadLetterId, query::Body};
 
 pub(super) fn view(view: &TimerView, now: Timestamp, known: &mut Known) -> String {
-    let held = (view.leased_until, view.attempt_under_way, view.claimed_at);
+    let held = (view.leased_until, view.attempt_under_way, view.claimed_at, view.stopped);
     match &view.body {
         Body::Whole(timer) => {
             let delivery = known.number(timer.delivery_id(view.namespace.as_str()));
@@ -73,7 +73,10 @@ pub(super) fn outcome(outcome: &Outcome, now: Timestamp, known: &mut Known) -> S
         Outcome::Replaced(timer) => with("replaced", timer),
         Outcome::Changed(timer) => with("changed", timer),
         Outcome::Unchanged(timer) => with("unchanged", timer),
-        Outcome::Cancelled { .. } | Outcome::Purged | Outcome::Failed(_) => format!("{outcome:?}"),
+        Outcome::Cancelled { .. }
+        | Outcome::Stopped { .. }
+        | Outcome::Purged
+        | Outcome::Failed(_) => format!("{outcome:?}"),
         Outcome::Refused(Refusal::UnknownDeadLetter {
             letter: DeadLetterId::Delivery(delivery_id),
             ..

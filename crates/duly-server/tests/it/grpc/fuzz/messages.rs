@@ -67,7 +67,8 @@ pub(super) fn messages(namespace: &str) -> Vec<Message> {
 
 fn timers(namespace: String) -> Vec<Message> {
     let namespace = || namespace.clone();
-    let cancel = v1::Cancel { id: "t".into(), if_revision: Some(1) };
+    let cancel =
+        v1::Cancel { id: "t".into(), if_revision: Some(1), no_further_attempt: Some(true) };
     let fire = v1::Fire { id: "t".into() };
     let none = v1::Operation::default;
     let text = v1::Schedule {
@@ -89,7 +90,7 @@ fn timers(namespace: String) -> Vec<Message> {
         v1::Operation { schedule: Some(text.into()), ..none() },
         v1::Operation { reschedule: Some(bytes.into()), ..none() },
         v1::Operation {
-            cancel: Some(v1::Cancel { id: "none".into(), if_revision: None }),
+            cancel: Some(v1::Cancel { id: "none".into(), ..v1::Cancel::default() }),
             ..none()
         },
         v1::Operation { fire: Some(fire.clone()), ..none() },
@@ -161,6 +162,7 @@ fn many(namespace: String) -> Vec<Message> {
         limit: Some(5),
         cursor: None,
         dry_run: Some(true),
+        no_further_attempt: Some(true),
     };
     let redrive = v1::RedriveRequest {
         namespace: namespace(),
