@@ -18,7 +18,7 @@ use crate::{
     Ack, Cancel, CancelFilter, CancelManyRequest, DeadLetterNames, DeadVerdict, Destination,
     Duration, ExtendVerdict, Fire, Header, HeaderList, HttpDestination, IfExists, LeaseRequest,
     Operation, PurgeRequest, RedriveRequest, Reschedule, Retry, RetryVerdict, Schedule, Settlement,
-    State, TagList, Time, TimerField, v1::ListRequest,
+    SnoozeVerdict, State, TagList, Time, TimerField, v1::ListRequest,
 };
 
 /// Declares setters, each with its field and the type of the value.
@@ -249,6 +249,13 @@ impl Settlement {
     /// Returns the verdict that the firing is to be tried again.
     pub fn retry(token: impl Into<String>, retry: RetryVerdict) -> Self {
         Self { token: token.into(), retry: Some(retry), ..Self::default() }
+    }
+
+    /// Returns the verdict that the firing is put off by `after`. The attempt does not count for the retry
+    /// policy.
+    pub fn snooze(token: impl Into<String>, after: impl Into<Duration>) -> Self {
+        let snooze = Some(SnoozeVerdict { after: Some(after.into()) });
+        Self { token: token.into(), snooze, ..Self::default() }
     }
 
     /// Returns the verdict that the firing is never to be tried again.

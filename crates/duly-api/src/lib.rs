@@ -70,6 +70,7 @@ pub use self::{
     schedule::{Reschedule, Schedule, TagList},
     settle::{
         Ack, DeadVerdict, ExtendVerdict, RetryVerdict, SettleResponse, SettleResult, Settlement,
+        SnoozeVerdict,
     },
     stats::{Bucket, FallbackState, Lane, NamespaceForecast, NamespaceStats, PushLane, Totals},
     time::Time,

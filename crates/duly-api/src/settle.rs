@@ -17,7 +17,7 @@ use crate::{Duration, LeaseRequest, LeaseResponse, Problem, SettleOutcome, words
 /// Most settlements of one call.
 pub const SETTLEMENTS_MAX: usize = 10_000;
 /// The allowed verdicts, for messages.
-const ONE_VERDICT: &str = "one with exactly one of ack, retry, dead, extend";
+const ONE_VERDICT: &str = "one with exactly one of ack, retry, snooze, dead, extend";
 
 /// Verdicts on leased firings.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -32,7 +32,7 @@ pub struct Settle<'a> {
     pub lease: Option<LeaseRequest>,
 }
 
-/// A verdict on one leased firing: exactly one of `ack`, `retry`, `dead`, `extend`.
+/// A verdict on one leased firing: exactly one of `ack`, `retry`, `snooze`, `dead`, `extend`.
 #[skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
@@ -52,6 +52,9 @@ pub struct Settlement {
     /// The lease is to end later.
     #[prost(message, optional, tag = "5")]
     pub extend: Option<ExtendVerdict>,
+    /// The firing cannot be handled yet, and is put off.
+    #[prost(message, optional, tag = "6")]
+    pub snooze: Option<SnoozeVerdict>,
 }
 
 /// The verdict `ack`, which has no fields.
@@ -70,6 +73,18 @@ pub struct RetryVerdict {
     /// The reason, for people; 1024 bytes of it are kept.
     #[prost(string, optional, tag = "2")]
     pub reason: Option<String>,
+}
+
+/// The wait of a firing that is put off. The attempt does not count for the retry policy, so a firing can be put
+/// off any number of times, until its `expire_after` ends it.
+#[skip_serializing_none]
+#[derive(Clone, PartialEq, Eq, prost::Message, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
+pub struct SnoozeVerdict {
+    /// Exact time to wait, at most 30d.
+    #[prost(message, optional, tag = "1")]
+    #[schema(required = true, value_type = Duration)]
+    pub after: Option<Duration>,
 }
 
 /// The reason for a dead letter.
@@ -97,17 +112,26 @@ impl Settlement {
     /// # Errors
     /// When a value is not allowed, or there is not exactly one verdict.
     pub fn verdict(self) -> Result<SettleVerdict, Invalid> {
-        match (self.ack, self.retry, self.dead, self.extend) {
-            (Some(Ack {}), None, None, None) => Ok(SettleVerdict::Ack),
-            (None, Some(retry), None, None) => retry.verdict(),
-            (None, None, Some(dead), None) => Ok(SettleVerdict::Dead { reason: dead.reason }),
-            (None, None, None, Some(ExtendVerdict { lease: Some(lease) })) => {
+        match (self.ack, self.retry, self.snooze, self.dead, self.extend) {
+            (Some(Ack {}), None, None, None, None) => Ok(SettleVerdict::Ack),
+            (None, Some(retry), None, None, None) => retry.verdict(),
+            (None, None, Some(snooze), None, None) => snooze.verdict(),
+            (None, None, None, Some(dead), None) => Ok(SettleVerdict::Dead { reason: dead.reason }),
+            (None, None, None, None, Some(ExtendVerdict { lease: Some(lease) })) => {
                 let lease = lease.check_within("extend.lease", LEASE_MIN, LEASE_MAX)?;
                 Ok(SettleVerdict::Extend { lease })
             }
-            (None, None, None, Some(_)) => Err(Invalid::unseen("extend.lease", "given")),
+            (None, None, None, None, Some(_)) => Err(Invalid::unseen("extend.lease", "given")),
             _ => Err(Invalid::unseen("", ONE_VERDICT)),
         }
+    }
+}
+
+impl SnoozeVerdict {
+    fn verdict(self) -> Result<SettleVerdict, Invalid> {
+        let after = self.after.ok_or_else(|| Invalid::unseen("snooze.after", "given"))?;
+        let after = after.check_within("snooze.after", Millis::ZERO, BACKOFF_MAX)?;
+        Ok(SettleVerdict::Snooze { after })
     }
 }
 

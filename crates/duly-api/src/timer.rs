@@ -112,6 +112,11 @@ pub struct Timer {
     /// Attempts begun, the one under way included.
     #[prost(uint32, tag = "19")]
     pub attempts: u32,
+    /// Attempts of these that do not count for the retry policy: those that ended in a snooze, and those before
+    /// a redrive.
+    #[prost(uint32, tag = "43")]
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted_attempts: u32,
     /// `true`: an attempt began whose outcome is not known.
     #[prost(bool, tag = "20")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -150,6 +155,11 @@ pub struct Timer {
     #[serde(default, with = "Word::<DeadReason>", skip_serializing_if = "is_unspecified")]
     #[schema(value_type = Option<DeadReason>)]
     pub dead_reason: i32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// An attempt that has ended.
@@ -314,6 +324,7 @@ impl Timer {
         self.next_attempt_at = timer.next_attempt_at.map(Time::from);
         self.last_error = timer.last_error().map(str::to_owned);
         self.history = timer.history.iter().map(Attempt::from).collect();
+        self.uncounted_attempts = timer.budget_from;
         self.fired_at = timer.fired_at.map(Time::from);
         self.dead_at = timer.dead_letter.map(|dead_letter| dead_letter.at.into());
         let reason = timer.dead_letter.map(|dead_letter| DeadReason::from(dead_letter.reason));

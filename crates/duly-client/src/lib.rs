@@ -74,8 +74,8 @@ pub use duly_api::{
     Namespace, NamespaceField, NamespaceForecast, NamespaceLimits, NamespaceSettings,
     NamespaceStats, Node, Operation, OperationResult, Problem, PurgeRequest, PurgeResponse,
     PushLane, RedriveRequest, RedriveResponse, Reschedule, Retry, RetryVerdict, Schedule,
-    SettleOutcome, Settlement, SigningSecrets, State, Time, Timer, TimerField, Totals, View,
-    v1::ListRequest,
+    SettleOutcome, Settlement, SigningSecrets, SnoozeVerdict, State, Time, Timer, TimerField,
+    Totals, Unchanged, View, v1::ListRequest,
 };
 
 /// Compiles the programs of the guide.

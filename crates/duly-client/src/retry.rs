@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `get`, `list`, `list_page`, `namespace`, `namespaces`, `stats`, `forecast`, `cluster`, `whoami` | yes | they change nothing |
 //! | `schedule`, `debounce` | yes | they always have an id (the client creates one if you give none), and the same request again returns the existing timer, marked as [`existing`](crate::Timer::existing); with [`Restart`](crate::IfExists::Restart) its time starts again |
-//! | `cancel` | yes | for a timer that is already cancelled, the response has `already` |
+//! | `cancel`, `cancel_or_stop` | yes | for a timer that is already cancelled or stopped, the response has `already` |
 //! | `reschedule` with `if_revision` | yes | the change increases the revision, so it is made at most once. If the repetition is refused, it is unknown whose change was made: [`Error::Unknown`] |
 //! | `reschedule` without | no | another caller may have changed the timer in between, and the repetition would undo that; a `delay` would count from a later time |
 //! | `fire` | no | in between the timer may have been delivered, or its id given to a new one, which would fire then |

@@ -8,7 +8,7 @@
 //!            │ scheduled │                  │ due │ ◄─── release (uncounted)
 //!            └───────────┘                  └─────┘
 //!              │       ▲ reschedule            │ claim
-//!       cancel │       │                       ▼
+//!       cancel │       │          snooze,      ▼
 //!              │   ┌──────────┐  fail    ┌───────────┐  ack    ┌──────────┐
 //!              ├── │ retrying │ ◄─────── │ in_flight │ ──────► │ finished │
 //!              │   └──────────┘  claim   └───────────┘         └──────────┘
@@ -38,7 +38,7 @@ crate::named_enum! {
         Due = "due",
         /// Claimed under a lease.
         InFlight = "in_flight",
-        /// An attempt failed; the timer waits for the next one, or is due for it.
+        /// An attempt failed or was put off; the timer waits for the next one, or is due for it.
         Retrying = "retrying",
         /// Delivered and confirmed.
         Finished = "finished",
@@ -120,6 +120,8 @@ pub enum Event {
     DeadLetter,
     /// The holder returns the firing; the attempt does not count.
     Release,
+    /// The holder puts the firing off; the attempt does not count for the retry budget.
+    Snooze,
     /// The attempt of a stopped timer ended without a confirmation: it failed, was refused or returned, or
     /// its lease ended.
     EndStopped,
@@ -187,7 +189,9 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         (Event::Fire, State::Due | State::InFlight) => Transition::Already,
         (Event::Claim, State::Due | State::Retrying) => Transition::Move(State::InFlight),
         (Event::Ack, State::InFlight) => Transition::Move(State::Finished),
-        (Event::Fail(RetryBudget::Left), State::InFlight) => Transition::Move(State::Retrying),
+        (Event::Fail(RetryBudget::Left) | Event::Snooze, State::InFlight) => {
+            Transition::Move(State::Retrying)
+        }
         (Event::Fail(RetryBudget::Spent) | Event::DeadLetter, State::InFlight) => {
             Transition::Move(State::Dead)
         }
@@ -206,7 +210,7 @@ pub const fn transition(state: Option<State>, event: Event) -> Transition {
         // Every other event is named, so that a new one is a compile error until it has its rows.
         (Event::Reschedule | Event::Cancel | Event::CancelOrStop | Event::Fire, _)
         | (Event::Claim | Event::Ack | Event::Fail(_) | Event::DeadLetter, _)
-        | (Event::Release | Event::EndStopped | Event::Expire, _)
+        | (Event::Release | Event::Snooze | Event::EndStopped | Event::Expire, _)
         | (Event::Overdue | Event::Forget, _) => Transition::Refuse(code_of(state)),
     }
 }

@@ -122,6 +122,8 @@ metrics! {
         "Time from claimable to the attempt (push: request sent; pull: firing handed out). Labels: kind (push, pull), attempt (first, retry).";
     ATTEMPTS_TOTAL = "duly_attempts_total" Counter ["kind": DELIVERY_KINDS, "outcome": ATTEMPT_OUTCOMES, "namespace": ANY]
         "Attempts that ended. Labels: kind, outcome, namespace (first 100, then other).";
+    SNOOZES_TOTAL = "duly_snoozes_total" Counter ["kind": DELIVERY_KINDS, "namespace": ANY]
+        "Attempts whose firing the consumer or receiver put off; they do not count for the retry policy. Labels: kind, namespace (first 100, then other).";
     DELIVERY_SECONDS = "duly_delivery_seconds" Histogram
         "Time a push attempt took, from request to verdict.";
     OPERATIONS_TOTAL = "duly_operations_total" Counter ["operation": OPERATIONS, "outcome": OUTCOMES]

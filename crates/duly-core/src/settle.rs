@@ -46,6 +46,12 @@ pub enum SettleVerdict {
         /// The duration from now.
         lease: Millis,
     },
+    /// The firing is put off: it is tried again after exactly `after`, at most [`BACKOFF_MAX`], and the attempt
+    /// does not count for the retry budget. A firing can be put off any number of times until it expires.
+    Snooze {
+        /// The wait before the next attempt.
+        after: Millis,
+    },
     /// The firing is returned; the attempt does not count.
     Release,
 }
@@ -106,7 +112,9 @@ impl SettleVerdict {
     pub const fn level(&self) -> Level {
         match self {
             Self::Ack | Self::Extend { .. } => Level::Head,
-            Self::Retry { .. } | Self::Dead { .. } | Self::Release => Level::Whole,
+            Self::Retry { .. } | Self::Dead { .. } | Self::Snooze { .. } | Self::Release => {
+                Level::Whole
+            }
         }
     }
 
@@ -116,7 +124,7 @@ impl SettleVerdict {
             Self::Ack => Some(Verdict::Ack),
             Self::Retry { .. } => Some(Verdict::Retry),
             Self::Dead { .. } => Some(Verdict::Dead),
-            Self::Release => Some(Verdict::Release),
+            Self::Snooze { .. } | Self::Release => Some(Verdict::Release),
             Self::Extend { .. } => None,
         }
     }
@@ -150,7 +158,10 @@ pub fn settle(
         let ended = match verdict {
             SettleVerdict::Retry { outcome, reason, .. } => Some(held.attempt(*outcome, reason)),
             SettleVerdict::Dead { reason } => Some(held.attempt(AttemptOutcome::Rejected, reason)),
-            SettleVerdict::Ack | SettleVerdict::Extend { .. } | SettleVerdict::Release => None,
+            SettleVerdict::Ack
+            | SettleVerdict::Extend { .. }
+            | SettleVerdict::Snooze { .. }
+            | SettleVerdict::Release => None,
         };
         return (Some(end_stopped(timer, ended, context)), SettleOutcome::Cancelled);
     }
@@ -178,6 +189,18 @@ pub fn settle(
         }
         SettleVerdict::Extend { .. } if !held.ends => return (None, SettleOutcome::Ok),
         SettleVerdict::Extend { lease } => Effect::Extend(extension(*lease, held.held_for)),
+        SettleVerdict::Snooze { after } => {
+            assert_transition(Event::Snooze, Transition::Move(State::Retrying));
+            let next = context.now.steady.saturating_add((*after).min(BACKOFF_MAX));
+            timer.attempt_snoozed(held.attempt, held.claimed_at, next);
+            let wall = context.now.wall;
+            if timer.is_expired(wall) {
+                timer.mark_dead_letter(wall, DeadLetterReason::Expired);
+                Effect::DeadLetter(Cause::Expired, timer)
+            } else {
+                Effect::Put(Cause::Released, timer)
+            }
+        }
         SettleVerdict::Release => {
             assert_transition(Event::Release, Transition::Change);
             Effect::Put(Cause::Released, timer)

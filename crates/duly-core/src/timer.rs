@@ -43,7 +43,8 @@ pub struct Timer {
     pub request_hash: RequestHash,
     /// Number of attempts of this occurrence that have ended.
     pub attempts: u32,
-    /// Number of attempts that had ended when the present retry budget began (after a redrive).
+    /// Number of attempts that do not count for the present retry budget: those before a redrive, and those
+    /// that ended in a snooze.
     pub budget_from: u32,
     /// The earliest time of the next attempt, after a failed one.
     pub next_attempt_at: Option<Timestamp>,

@@ -146,6 +146,7 @@ fn verdict(delivery: Delivery) -> SettleVerdict {
         Delivery::Failed { kind, wait, reason, .. } => {
             SettleVerdict::Retry { wait, outcome: kind, reason }
         }
+        Delivery::Snoozed { after } => SettleVerdict::Snooze { after },
         Delivery::Rejected { reason } => SettleVerdict::Dead { reason },
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     pull::{self, Pull},
     quota_loop,
     recorder::{DeliveryMode, Recorder},
-    settler::{self, attempt_outcome},
+    settler::{self, attempt_end},
     state::{Notifier, Shared},
     traces::{TimerSpan, Traces},
     waker::{self, Waker},
@@ -167,7 +167,7 @@ impl Handle {
         };
         let attempts: Vec<_> = settlements
             .iter()
-            .map(|it| Some((it.namespace.clone()?, attempt_outcome(&it.verdict)?)))
+            .map(|it| Some((it.namespace.clone()?, attempt_end(&it.verdict)?)))
             .collect();
         let outcomes = Sharded::new(self.0.store.as_ref()).settle(settlements).await?;
         for (attempt, outcome) in attempts.iter().zip(&outcomes) {

@@ -26,6 +26,25 @@ duly_core::named_enum! {
     }
 }
 
+/// The end of an attempt, as metrics and traces name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttemptEnd {
+    /// The attempt counts for the retry policy, with this outcome.
+    Counted(AttemptOutcome),
+    /// The firing was put off.
+    Snoozed,
+}
+
+impl AttemptEnd {
+    /// Returns the name.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counted(outcome) => outcome.as_str(),
+            Self::Snoozed => "snoozed",
+        }
+    }
+}
+
 /// Label of namespaces without one of their own.
 const OTHER: &str = "other";
 
@@ -34,6 +53,8 @@ const OTHER: &str = "other";
 struct Labelled {
     /// By mode and outcome.
     attempts: [[OnceLock<Counter>; AttemptOutcome::ALL.len()]; 2],
+    /// By mode.
+    snoozes: [OnceLock<Counter>; 2],
     lateness: OnceLock<Histogram>,
 }
 
@@ -85,14 +106,20 @@ impl Recorder {
     }
 
     /// Counts an attempt that ended.
-    pub(crate) fn attempt(
-        &self,
-        mode: DeliveryMode,
-        namespace: &NamespaceName,
-        outcome: AttemptOutcome,
-    ) {
+    pub(crate) fn attempt(&self, mode: DeliveryMode, namespace: &NamespaceName, end: AttemptEnd) {
         let own = self.own_label(namespace);
         let (labelled, label) = self.labelled(own.as_deref(), namespace);
+        let AttemptEnd::Counted(outcome) = end else {
+            let counter = labelled.snoozes[mode as usize].get_or_init(|| {
+                metrics::counter!(
+                    names::SNOOZES_TOTAL,
+                    "kind" => mode.as_str(),
+                    "namespace" => label.to_owned(),
+                )
+            });
+            counter.increment(1);
+            return;
+        };
         let counter = labelled.attempts[mode as usize][outcome as usize].get_or_init(|| {
             metrics::counter!(
                 names::ATTEMPTS_TOTAL,

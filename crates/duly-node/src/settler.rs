@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     lanes::{Admission, Permit, Receiver},
-    recorder::DeliveryMode,
+    recorder::{AttemptEnd, DeliveryMode},
     state::Shared,
     traces::TimerSpan,
 };
@@ -123,13 +123,14 @@ impl Shared {
     }
 }
 
-/// Returns the outcome of an attempt with this verdict, if the store accepts it; `None` if the verdict
-/// does not count as an attempt.
-pub(crate) const fn attempt_outcome(verdict: &SettleVerdict) -> Option<AttemptOutcome> {
+/// Returns the end of an attempt with this verdict, if the store accepts it; `None` if the verdict ends no
+/// attempt.
+pub(crate) const fn attempt_end(verdict: &SettleVerdict) -> Option<AttemptEnd> {
     match verdict {
-        SettleVerdict::Ack => Some(AttemptOutcome::Delivered),
-        SettleVerdict::Retry { outcome, .. } => Some(*outcome),
-        SettleVerdict::Dead { .. } => Some(AttemptOutcome::Rejected),
+        SettleVerdict::Ack => Some(AttemptEnd::Counted(AttemptOutcome::Delivered)),
+        SettleVerdict::Retry { outcome, .. } => Some(AttemptEnd::Counted(*outcome)),
+        SettleVerdict::Dead { .. } => Some(AttemptEnd::Counted(AttemptOutcome::Rejected)),
+        SettleVerdict::Snooze { .. } => Some(AttemptEnd::Snoozed),
         SettleVerdict::Extend { .. } | SettleVerdict::Release => None,
     }
 }
@@ -252,7 +253,7 @@ fn on_settled(shared: &Shared, entry: UnsettledVerdict, outcome: SettleOutcome) 
         return;
     };
     span.end(outcome.as_str(), None);
-    let ended = attempt_outcome(&entry.settlement.verdict).filter(|_| outcome.is_accepted());
+    let ended = attempt_end(&entry.settlement.verdict).filter(|_| outcome.is_accepted());
     match (ended, &entry.settlement.namespace) {
         (Some(ended), Some(namespace)) => {
             shared.recorder.attempt(DeliveryMode::Push, namespace, ended)

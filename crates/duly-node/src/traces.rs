@@ -24,7 +24,7 @@ use opentelemetry::{
 use parking_lot::Mutex;
 use rand::Rng;
 
-use crate::{recorder::DeliveryMode, settler::attempt_outcome};
+use crate::{recorder::DeliveryMode, settler::attempt_end};
 
 /// Sampled leases of consumers that are remembered, so that their *settle* spans find the *deliver* span.
 const LEASES_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
@@ -233,7 +233,7 @@ fn attributes(
 }
 
 fn outcome(verdict: &SettleVerdict) -> &'static str {
-    attempt_outcome(verdict).map_or("released", |outcome| outcome.as_str())
+    attempt_end(verdict).map_or("released", |end| end.as_str())
 }
 
 fn remote(parent: SpanContext) -> Context {

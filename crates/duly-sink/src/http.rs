@@ -167,10 +167,14 @@ impl HttpSink {
         if head.status.is_success() {
             return Delivery::Confirmed;
         }
-        let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let wait_in = |name: &str| {
+            let text = head.headers.get(name).and_then(|value| value.to_str().ok())?;
+            status::retry_after(text, self.clock.now())
+        };
         let answer = Answer {
             status: head.status.as_u16(),
-            retry_after: retry_after.and_then(|text| status::retry_after(text, self.clock.now())),
+            retry_after: wait_in(RETRY_AFTER.as_str()),
+            snooze: wait_in(status::SNOOZE),
             location: head
                 .headers
                 .get(LOCATION)

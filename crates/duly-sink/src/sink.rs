@@ -1,6 +1,9 @@
 //! The [`Sink`] trait, and the three results of a delivery.
 
-use duly_core::timer::{AttemptOutcome, Wait};
+use duly_core::{
+    Millis,
+    timer::{AttemptOutcome, Wait},
+};
 use futures::future::BoxFuture;
 
 use crate::Envelope;
@@ -46,6 +49,11 @@ pub enum Delivery {
         /// Reason, for operators.
         reason: String,
     },
+    /// The receiver cannot handle the firing yet, and said when to try again. The attempt does not count.
+    Snoozed {
+        /// Wait before the next attempt.
+        after: Millis,
+    },
     /// The receiver rejected the firing for good.
     Rejected {
         /// Reason, for operators.
@@ -74,16 +82,17 @@ impl Delivery {
     /// Returns the health of the receiver. A receiver that rejects a firing for good works.
     pub const fn health(&self) -> ReceiverHealth {
         match self {
-            Self::Confirmed | Self::Rejected { .. } => ReceiverHealth::Good,
+            Self::Confirmed | Self::Snoozed { .. } | Self::Rejected { .. } => ReceiverHealth::Good,
             Self::Failed { health, .. } => *health,
         }
     }
 
-    /// Returns the outcome of the attempt for the history.
+    /// Returns the outcome of the attempt for the history; a snoozed firing was not handled.
     pub const fn outcome(&self) -> AttemptOutcome {
         match self {
             Self::Confirmed => AttemptOutcome::Delivered,
             Self::Failed { kind, .. } => *kind,
+            Self::Snoozed { .. } => AttemptOutcome::Failed,
             Self::Rejected { .. } => AttemptOutcome::Rejected,
         }
     }

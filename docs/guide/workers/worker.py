@@ -159,7 +159,7 @@ def handle_once(database, firing):
 def verdict_on(database, firing):
     """Handles a firing: what to tell the server, and what to print."""
     if stopping.is_set():
-        return {"retry": {"after": "0s", "reason": "the worker stopped"}}, "handed back"
+        return {"snooze": {"after": "0s"}}, "handed back"  # uses up no attempt
     try:
         return {"ack": {}}, handle_once(database, firing)
     except Never as why:

@@ -20,7 +20,7 @@ const FILES: [&str; 8] = [
 ];
 
 /// Messages and enums that are structures of this crate.
-pub(crate) const MODEL: [&str; 69] = [
+pub(crate) const MODEL: [&str; 70] = [
     "Ack",
     "Attempt",
     "AttemptOutcome",
@@ -83,6 +83,7 @@ pub(crate) const MODEL: [&str; 69] = [
     "SettleResult",
     "Settlement",
     "SigningSecrets",
+    "SnoozeVerdict",
     "State",
     "TagList",
     "Timer",

@@ -32,6 +32,8 @@ counts! {
     acked,
     /// Firings that are retried, as settled with the server.
     retried,
+    /// Firings that are put off, as settled with the server.
+    snoozed,
     /// Firings that were dead-lettered, as settled with the server.
     dead,
     /// Handlers that panicked; they are also counted as retries.

@@ -39,6 +39,11 @@ pub enum Failure {
         /// The reason, for people.
         reason: String,
     },
+    /// The firing cannot be handled yet, and is put off: the attempt does not count for the retry policy.
+    Snooze {
+        /// Wait before the next attempt, exact.
+        after: Duration,
+    },
     /// The firing becomes a dead letter.
     Dead {
         /// The reason, for people.
@@ -57,6 +62,12 @@ impl Failure {
         Self::Retry { after: Some(after), reason: reason.to_string() }
     }
 
+    /// Returns the verdict to put the firing off by exactly this time: for when it cannot be handled yet. The
+    /// attempt does not count, so only the timer's `expire_after` bounds the number of times.
+    pub const fn snooze(after: Duration) -> Self {
+        Self::Snooze { after }
+    }
+
     /// Returns the verdict to dead-letter the firing: for when another attempt would fail as well.
     pub fn dead(reason: impl Display) -> Self {
         Self::Dead { reason: reason.to_string() }
@@ -68,6 +79,7 @@ impl Failure {
                 let (after, reason) = (after.map(Into::into), Some(cut(reason)));
                 Settlement::retry(token, RetryVerdict { after, reason })
             }
+            Self::Snooze { after } => Settlement::snooze(token, after),
             Self::Dead { reason } => Settlement::dead(token, cut(reason)),
         }
     }

@@ -255,6 +255,7 @@ fn settle(worker: &mut Worker, settlement: &Settlement, result: Result<SettleOut
             match settlement {
                 Settlement { ack: Some(_), .. } => counters.acked.increment(),
                 Settlement { retry: Some(_), .. } => counters.retried.increment(),
+                Settlement { snooze: Some(_), .. } => counters.snoozed.increment(),
                 Settlement { dead: Some(_), .. } => counters.dead.increment(),
                 Settlement { .. } => counters.extended.increment(),
             }

@@ -90,8 +90,10 @@ async fn p6_same_request_is_the_same_timer_another_follows_if_exists() {
     assert_eq!((error.code(), error.retry()), (Code::AlreadyExists, RetryAdvice::AfterRead));
     assert_eq!(scheduled(second(IfExists::Keep)).await, Ok("existing"));
     assert_eq!(scheduled(second(IfExists::Replace)).await, Ok("replaced"));
+    assert_eq!(scheduled(second(IfExists::Replace)).await, Ok("existing"));
+    assert_eq!(scheduled(second(IfExists::Restart)).await, Ok("replaced"));
     // Each debounce counts, although its content is the same.
-    for revision in [3, 4] {
+    for revision in [4, 5] {
         let timer = client.debounce(NAMESPACE, first()).await.unwrap();
         assert_eq!(outcome(&timer), "replaced");
         assert_eq!(timer.revision, Some(revision));

@@ -110,13 +110,14 @@ async fn concurrency_is_limited() {
 async fn a_failure_is_a_retry_or_a_dead_letter_with_its_reason() {
     let server = Server::start().await;
     let client = server.client();
-    for id in ["dead", "again", "error"] {
+    for id in ["dead", "again", "error", "later"] {
         due(&client, id).await;
     }
     let consumer = client.consume(NAMESPACE, async |firing: Firing| {
         match (firing.id.as_str(), firing.attempt) {
             ("dead", _) => return Err(Failure::dead("cannot be")),
             ("again", 1) => return Err(Failure::retry_after(Duration::from_millis(1), "busy")),
+            ("later", 1) => return Err(Failure::snooze(Duration::from_millis(1))),
             ("error", 1) => Err(io::Error::other("no disk"))?,
             _ => {}
         }
@@ -125,6 +126,7 @@ async fn a_failure_is_a_retry_or_a_dead_letter_with_its_reason() {
     let consumer = consumer.unwrap();
     until_state(&client, "dead", State::Dead).await;
     until_state(&client, "again", State::Finished).await;
+    until_state(&client, "later", State::Finished).await;
     // The retry policy of the namespace waits a second.
     until_state(&client, "error", State::Finished).await;
     let reason =
@@ -132,9 +134,9 @@ async fn a_failure_is_a_retry_or_a_dead_letter_with_its_reason() {
     assert!(reason("dead").await.contains("cannot be"));
     assert!(reason("again").await.contains("busy"));
     assert!(reason("error").await.contains("no disk"));
-    counted(&consumer, |counts| counts.acked == 2).await;
+    counted(&consumer, |counts| counts.acked == 3).await;
     let counts = soon(consumer.stop()).await.unwrap();
-    assert_eq!((counts.acked, counts.retried, counts.dead), (2, 2, 1));
+    assert_eq!((counts.acked, counts.retried, counts.dead, counts.snoozed), (3, 2, 1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

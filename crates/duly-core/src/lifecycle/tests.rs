@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EVENTS: [(&str, Event); 23] = [
+const EVENTS: [(&str, Event); 24] = [
     ("schedule.same", Event::Schedule(RequestMatch::Same)),
     ("schedule.fail", Event::Schedule(RequestMatch::Other(IfExists::Fail))),
     ("schedule.keep", Event::Schedule(RequestMatch::Other(IfExists::Keep))),
@@ -20,6 +20,7 @@ const EVENTS: [(&str, Event); 23] = [
     ("fail.spent", Event::Fail(RetryBudget::Spent)),
     ("dead_letter", Event::DeadLetter),
     ("release", Event::Release),
+    ("snooze", Event::Snooze),
     ("end_stopped", Event::EndStopped),
     ("expire", Event::Expire),
     ("overdue", Event::Overdue),

@@ -53,7 +53,7 @@ pub enum Cause {
     Redriven,
     /// The timer expired before a claim, or was overdue.
     Expired,
-    /// A lease was released; the attempt does not count.
+    /// A lease was released, or its firing put off; the attempt does not count.
     Released,
     /// A dead letter was imported from another store. A pending timer with the same id is another firing and
     /// stays.

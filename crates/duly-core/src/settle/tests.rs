@@ -80,6 +80,7 @@ fn left(effect: Option<Effect>) -> String {
 fn every_verdict_matches_the_contract() {
     let dead = || SettleVerdict::Dead { reason: "never".into() };
     let extend = |lease| SettleVerdict::Extend { lease };
+    let snooze = |after| SettleVerdict::Snooze { after };
     let (ok, spent) = (SettleOutcome::Ok, SettleOutcome::Dead);
     let (minute, day) = (Millis::from_secs(60), Millis::from_secs(86_400));
     let expired = Some(999);
@@ -125,6 +126,10 @@ fn every_verdict_matches_the_contract() {
         (0, expired, true, retry(Wait::None), "dead AttemptFailed expired attempts 1", ok),
         (0, None, false, dead(), "dead AttemptFailed rejected attempts 1", ok),
         (1, None, true, SettleVerdict::Release, "live Released attempts 1 next None", ok),
+        // The last attempt is put off, and is still left.
+        (1, None, true, snooze(minute), "live Released attempts 2 next Some(60007)", ok),
+        (0, None, true, snooze(Millis::MAX), "live Released attempts 1 next Some(2592000007)", ok),
+        (0, expired, true, snooze(minute), "dead Expired expired attempts 1", ok),
         (0, None, true, extend(minute), "leased 1m", ok),
         // At most 12 hours after the claim.
         (0, None, true, extend(day), "leased 11h59m", ok),
@@ -158,14 +163,15 @@ fn p4_a_stopped_timer_is_cancelled_unless_its_attempt_succeeds() {
         (0, dead, "cancelled attempts 1", cancelled),
         // The attempt does not count.
         (0, SettleVerdict::Release, "cancelled attempts 0", cancelled),
+        (0, SettleVerdict::Snooze { after: Millis::ZERO }, "cancelled attempts 0", cancelled),
     ] {
         let stopped = HeldLease { stopped: true, ..held(attempts, true) };
         let timer = leased(attempts, None);
         let (effect, settled) = with_context(|context| settle(timer, &stopped, &verdict, context));
         if let Some(Effect::End(tombstone)) = &effect {
             let token = verdict.ending().map(|verdict| SettledToken { nonce: 5, verdict });
-            let is_release = verdict == SettleVerdict::Release;
-            assert_eq!(tombstone.settled(), token.filter(|_| !is_release), "{verdict:?}");
+            let token = token.filter(|token| token.verdict != Verdict::Release);
+            assert_eq!(tombstone.settled(), token, "{verdict:?}");
         }
         assert_eq!((left(effect).as_str(), settled), (expected, outcome), "{verdict:?}");
     }

@@ -104,7 +104,7 @@ pub enum Verdict {
     Retry,
     /// The firing was dead-lettered.
     Dead,
-    /// The firing was returned; the attempt does not count.
+    /// The firing was returned or put off; the attempt does not count.
     Release,
 }
 
@@ -196,6 +196,15 @@ impl Timer {
             self.history.remove(0);
         }
         self.history.push(ended);
+    }
+
+    /// Records an attempt that its holder put off: it does not count for the retry budget. The next one is not
+    /// before `next`.
+    pub fn attempt_snoozed(&mut self, attempt: u32, at: Timestamp, next: Timestamp) {
+        self.attempts = attempt.max(self.attempts);
+        self.budget_from = self.budget_from.saturating_add(1);
+        self.fired_at.get_or_insert(at);
+        self.next_attempt_at = Some(next);
     }
 
     /// Makes the timer a dead letter. Its whole record stays, with its reasons.

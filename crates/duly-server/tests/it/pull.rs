@@ -81,6 +81,35 @@ async fn a_settle_call_leases_the_next_firings() {
 }
 
 #[tokio::test]
+async fn a_snooze_puts_a_firing_off_and_uses_up_no_attempt() {
+    let bench = Bench::new();
+    bench.schedule(r#"{"id":"t","delay":0,"retry":{"max_attempts":1}}"#).await.expect(201);
+    for round in 1..=3 {
+        let token = bench.tokens().await.remove(0);
+        let snooze = r#""snooze":{"after":"5m"}"#;
+        assert_eq!(bench.settle(&token, snooze).await, "ok");
+        assert_eq!(bench.settle(&token, snooze).await, "already_settled");
+        let timer = bench.get("/v1/namespaces/a/timers/t").await.expect(200);
+        assert_eq!((&timer["state"], &timer["attempts"]), (&json!("retrying"), &json!(round)));
+        assert_eq!(timer["uncounted_attempts"], round, "{timer}");
+        assert!(bench.tokens().await.is_empty(), "not before its time");
+        bench.advance(300);
+    }
+    let token = bench.tokens().await.remove(0);
+    let refused = async |verdict: &str| {
+        let body = format!(r#"{{"settlements":[{{"token":"{token}",{verdict}}}]}}"#);
+        let settled = bench.post("/v1/namespaces/a/settle", &body).await.expect(200);
+        let error = &settled["results"][0]["error"];
+        assert_eq!(error["code"], "invalid_argument", "{settled}");
+        error["field"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(refused(r#""snooze":{}"#).await, "settlements[0].snooze.after");
+    assert_eq!(refused(r#""snooze":{"after":"31d"}"#).await, "settlements[0].snooze.after");
+    refused(r#""snooze":{"after":"1s"},"ack":{}"#).await;
+    assert_eq!(bench.settle(&token, r#""retry":{}"#).await, "dead", "the attempt was left");
+}
+
+#[tokio::test]
 async fn the_last_retry_is_a_dead_letter() {
     let bench = Bench::new();
     bench.schedule(r#"{"id":"t","delay":0,"retry":{"max_attempts":1}}"#).await.expect(201);

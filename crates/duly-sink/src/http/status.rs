@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | 2xx | confirmed | works |
 //! | 410, 489 | rejected: a dead letter at once | works |
+//! | any but 2xx, 410 and 489, with `duly-snooze` | put off for that time, capped at 24 h | works |
 //! | 408, 425, 429, 5xx | retry; `Retry-After` raises the wait, capped at 24 h | overloaded or broken |
 //! | anything else, redirects included | retry by the policy | works |
 
@@ -18,6 +19,8 @@ use url::Url;
 use super::reply;
 use crate::{Delivery, ReceiverHealth};
 
+/// Header of a response that puts the firing off, with the time as in `Retry-After`.
+pub(super) const SNOOZE: &str = "duly-snooze";
 /// Longest wait that a receiver can ask for.
 pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(24 * 3_600);
 /// Most bytes of a redirect's target in a reason.
@@ -28,6 +31,8 @@ const LOCATION_BYTES_MAX: usize = 256;
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) retry_after: Option<Millis>,
+    /// The wait that [`SNOOZE`] asks for.
+    pub(super) snooze: Option<Millis>,
     /// The target of a redirect, as [`location`] returns it.
     pub(super) location: Option<String>,
     /// The beginning of the body, made printable.
@@ -37,6 +42,9 @@ pub(super) struct Answer {
 impl Answer {
     /// Returns the verdict.
     pub(super) fn verdict(self) -> Delivery {
+        if let (Some(after), false) = (self.snooze, matches!(self.status, 200..=299 | 410 | 489)) {
+            return Delivery::Snoozed { after };
+        }
         let reason = self.reason();
         let (wait, health) = match self.status {
             200..=299 => return Delivery::Confirmed,
@@ -97,7 +105,7 @@ pub(super) fn location(value: &[u8]) -> String {
     shown
 }
 
-/// Parses `Retry-After` (RFC 9110, 10.2.3): seconds, or an HTTP date; any other value is ignored.
+/// Parses `Retry-After` (RFC 9110, 10.2.3) or [`SNOOZE`]: seconds, or an HTTP date; any other value is ignored.
 pub(super) fn retry_after(text: &str, now: Timestamp) -> Option<Millis> {
     let text = text.trim();
     let wait = if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

@@ -82,7 +82,7 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn reason(delivery: &Delivery) -> &str {
     match delivery {
         Delivery::Failed { reason, .. } | Delivery::Rejected { reason } => reason,
-        Delivery::Confirmed => panic!("confirmed"),
+        Delivery::Confirmed | Delivery::Snoozed { .. } => panic!("{delivery:?}"),
     }
 }
 
@@ -171,7 +171,7 @@ async fn s1_statuses_on_the_wire() {
     };
     let failed = |retry_after: Option<Millis>, status| {
         let excerpt = "no\\n".to_owned();
-        status::Answer { status, retry_after, location: None, excerpt }.verdict()
+        status::Answer { status, retry_after, excerpt, ..status::Answer::default() }.verdict()
     };
     check("200 OK", Delivery::Confirmed).await;
     check("299 Fine", Delivery::Confirmed).await;
@@ -182,6 +182,10 @@ async fn s1_statuses_on_the_wire() {
     check("429 Slow\r\nretry-after: junk", failed(None, 429)).await;
     let cap = Some(status::RETRY_AFTER_MAX);
     check("503 Busy\r\nretry-after: 999999999", failed(cap, 503)).await;
+    let after = Millis::from_secs(90);
+    check("425 Too Early\r\nduly-snooze: 90", Delivery::Snoozed { after }).await;
+    check("425 Too Early\r\nduly-snooze: soon", failed(None, 425)).await;
+    check("200 OK\r\nduly-snooze: 90", Delivery::Confirmed).await;
 }
 
 #[tokio::test]

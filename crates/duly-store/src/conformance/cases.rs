@@ -113,6 +113,8 @@ macro_rules! conformance_cases {
                 p3_the_last_attempt_leads_to_a_dead_letter,
                 p3_tombstone_keeps_the_attempt_history,
                 p3_release_counts_no_attempt,
+                p3_a_snooze_uses_up_no_attempt,
+                p3_a_snooze_ends_with_expire_after,
                 p8_extend_lasts_from_now_to_twelve_hours_after_the_claim,
                 p8_an_extension_does_not_ask_the_wall_clock,
                 p10_an_extension_not_allowed_refuses_the_whole_call,

@@ -1,13 +1,13 @@
 //! Settlements: only the holder of the lease can settle, and a repeated verdict does no harm (P3, P8).
 
 use duly_core::{
-    Millis, State,
-    timer::{AttemptOutcome, Wait},
+    Millis, RetryPolicy, Settings, State,
+    timer::{AttemptOutcome, DeadLetterReason, Wait},
 };
 
 use super::{
     CaseResult, Harness,
-    scene::{SHARD, Scene, dead, failed, ms, name, retry_in, secs, settings},
+    scene::{SHARD, Scene, dead, failed, ms, name, retry_in, secs, settings, timer},
 };
 use crate::{SettleOutcome, SettleVerdict, Settlement, Token, query::Body};
 
@@ -228,6 +228,51 @@ pub(super) async fn p3_release_counts_no_attempt(harness: &dyn Harness) -> CaseR
     assert_eq!((view.state, view.attempts(), view.maybe_delivered()), (State::Retrying, 1, false));
     assert_eq!(scene.claim_one().await.attempt, 2);
     assert_eq!(scene.stats().await.totals.fired, 4, "each claim was a firing handed out");
+    CaseResult::Whole
+}
+
+pub(super) async fn p3_a_snooze_uses_up_no_attempt(harness: &dyn Harness) -> CaseResult {
+    let retry = RetryPolicy::Delays(vec![secs(1)]);
+    let scene = Scene::with(harness, Settings { retry, ..settings() }).await;
+    scene.create_in("a", Millis::ZERO).await;
+    let snooze = || SettleVerdict::Snooze { after: secs(10) };
+    for attempt in 1..=5 {
+        let firing = scene.claim_one().await;
+        assert_eq!(firing.attempt, attempt, "each attempt has a number of its own");
+        scene.settled(&firing, snooze()).await;
+        assert_eq!(scene.settle(&firing, snooze()).await, SettleOutcome::AlreadySettled);
+        let view = scene.view("a").await;
+        assert_eq!((view.state, view.maybe_delivered()), (State::Retrying, false));
+        scene.advance(ms(9_999)).await;
+        assert!(scene.claim().await.is_empty(), "it waits for all of the time");
+        scene.advance(ms(1)).await;
+    }
+    // The policy allows two attempts, and both are left.
+    for (attempt, state) in [(6, State::Retrying), (7, State::Dead)] {
+        let firing = scene.claim_one().await;
+        assert_eq!(firing.attempt, attempt);
+        scene.settle(&firing, retry_in(Millis::ZERO)).await;
+        assert_eq!(scene.state("a").await, Some(state));
+    }
+    let totals = scene.stats().await.totals;
+    assert_eq!((totals.fired, totals.failed, totals.dead), (7, 2, 1));
+    CaseResult::Whole
+}
+
+pub(super) async fn p3_a_snooze_ends_with_expire_after(harness: &dyn Harness) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let mut asked = timer("a", scene.at(Millis::ZERO));
+    asked.spec.expire_after = Some(secs(15));
+    scene.create(asked).await;
+    let snooze = || SettleVerdict::Snooze { after: secs(10) };
+    scene.settled(&scene.claim_one().await, snooze()).await;
+    scene.advance(secs(10)).await;
+    scene.settled(&scene.claim_one().await, snooze()).await;
+    scene.advance(secs(6)).await;
+    assert!(scene.claim().await.is_empty());
+    let view = scene.view("a").await;
+    let reason = view.timer().and_then(|timer| timer.dead_letter).map(|letter| letter.reason);
+    assert_eq!((view.state, reason), (State::Dead, Some(DeadLetterReason::Expired)));
     CaseResult::Whole
 }
 

@@ -2,7 +2,7 @@
 
 use duly_api::{
     Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, RetryVerdict,
-    SettleOutcome, SettleResponse, SettleResult, Settlement,
+    SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
 };
 use duly_core::{Millis, NamespaceName};
 use serde_json::json;
@@ -74,7 +74,7 @@ pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Settle leased firings: acknowledge, retry or dead-letter them, or extend their leases
+/// Settle leased firings: acknowledge, retry, put off or dead-letter them, or extend their leases
 #[derive(clap::Args)]
 pub(crate) struct SettleArgs {
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(crate) struct SettleArgs {
     #[arg(
         long,
         value_name = "DURATION",
-        conflicts_with_all = ["ack", "dead", "extend"],
+        conflicts_with_all = ["ack", "snooze", "dead", "extend"],
         value_parser = values::duration
     )]
     after: Option<Millis>,
@@ -96,7 +96,7 @@ pub(crate) struct SettleArgs {
     #[arg(
         long,
         value_name = "TEXT",
-        conflicts_with_all = ["ack", "extend"],
+        conflicts_with_all = ["ack", "snooze", "extend"],
         required_if_eq("dead", "true"),
         allow_hyphen_values = true
     )]
@@ -112,6 +112,9 @@ struct VerdictArgs {
     /// Retry: the firing was not handled
     #[arg(long)]
     retry: bool,
+    /// Put the firing off by this long: it cannot be handled yet, and the attempt does not count
+    #[arg(long, value_name = "DURATION", value_parser = values::duration)]
+    snooze: Option<Millis>,
     /// Dead-letter: the firing can never be handled; needs a --reason
     #[arg(long)]
     dead: bool,
@@ -198,6 +201,7 @@ impl VerdictArgs {
             token: String::new(),
             ack: self.ack.then_some(Ack {}),
             retry: self.retry.then(|| RetryVerdict { after, reason: reason.clone() }),
+            snooze: self.snooze.map(|after| SnoozeVerdict { after: Some(after.into()) }),
             dead: self.dead.then(|| DeadVerdict { reason: reason.unwrap_or_default() }),
             extend: lease.map(|lease| ExtendVerdict { lease: Some(lease) }),
         }

@@ -7,9 +7,25 @@ fn check(status: u16, retry_after_s: Option<u64>, expected: &str) {
     let got = match delivery {
         Delivery::Confirmed => format!("confirmed {health:?}"),
         Delivery::Rejected { .. } => format!("rejected {health:?}"),
+        Delivery::Snoozed { after } => format!("snoozed {after} {health:?}"),
         Delivery::Failed { kind, wait, .. } => format!("{} {wait:?} {health:?}", kind.as_str()),
     };
     assert_eq!(got, expected, "HTTP {status}, Retry-After {retry_after_s:?}");
+}
+
+#[test]
+fn s1_a_snooze_counts_unless_the_status_is_final() {
+    let verdict = |status| {
+        let (snooze, retry_after) = (Some(Millis::from_secs(90)), Some(Millis::from_secs(5)));
+        Answer { status, snooze, retry_after, ..Answer::default() }.verdict()
+    };
+    for status in [425, 429, 503, 404, 302] {
+        let after = Millis::from_secs(90);
+        assert_eq!(verdict(status), Delivery::Snoozed { after }, "HTTP {status}");
+        assert_eq!(verdict(status).health(), ReceiverHealth::Good, "it works");
+    }
+    assert_eq!(verdict(200), Delivery::Confirmed);
+    assert!(matches!(verdict(410), Delivery::Rejected { .. }));
 }
 
 #[test]
@@ -60,7 +76,7 @@ fn the_reason_says_what_follows_from_the_status() {
         Delivery::Failed { reason, .. } | Delivery::Rejected { reason } => {
             assert_eq!(reason, expected);
         }
-        Delivery::Confirmed => panic!("{expected}"),
+        Delivery::Confirmed | Delivery::Snoozed { .. } => panic!("{expected}"),
     };
     let answer = |status| Answer { status, ..Answer::default() };
     let moved = |location: &str| Answer {

@@ -231,7 +231,7 @@ impl OpGenerator {
     }
 
     fn verdict(&mut self) -> SettleVerdict {
-        match self.below(12) {
+        match self.below(14) {
             0..=3 => SettleVerdict::Ack,
             4..=7 => SettleVerdict::Retry {
                 wait: match self.below(4) {
@@ -249,6 +249,7 @@ impl OpGenerator {
             },
             8 => SettleVerdict::Dead { reason: "never again".to_owned() },
             9 => SettleVerdict::Release,
+            10 | 11 => SettleVerdict::Snooze { after: self.grains(5) },
             _ => SettleVerdict::Extend { lease: Millis::from_ms(self.below(6) * GRAIN_MS) },
         }
     }

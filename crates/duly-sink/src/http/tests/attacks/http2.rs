@@ -284,7 +284,7 @@ async fn s1_retry_after_and_redirects_of_http_2_are_those_of_http_1_1() {
     };
     let failed = |status, retry_after: Option<Millis>, location: Option<&str>| {
         let location = location.map(str::to_owned);
-        status::Answer { status, retry_after, location, excerpt: String::new() }.verdict()
+        status::Answer { status, retry_after, location, ..status::Answer::default() }.verdict()
     };
     let seven = Some(Millis::from_secs(7));
     assert_eq!(deliver(503, &[("retry-after", "7")]).await, failed(503, seven, None));
