@@ -84,7 +84,7 @@ pub struct StartReport {
     pub open_time: Duration,
     /// The state of the end of the journal; [`Tail::Closed`] for a shared store.
     pub tail: Tail,
-    /// The parts of a shared store that cannot be used yet, each with its remedy.
+    /// What cannot be used yet, each with its remedy: parts of a shared store, a disk with too little free space.
     pub warnings: Vec<String>,
 }
 
@@ -206,6 +206,9 @@ async fn start_on(
     };
     let open_time = began.elapsed();
     let health = store_port.health();
+    for reason in &health.not_ready {
+        tracing::warn!(reason, "started, but not ready");
+    }
     let report = StartReport {
         listen,
         admin_listen,
@@ -217,7 +220,7 @@ async fn start_on(
         namespaces,
         open_time,
         tail: store.tail(),
-        warnings: health.warnings,
+        warnings: [health.warnings, health.not_ready].concat(),
     };
     let deliveries = Arc::new(sink.clone());
     let node = Node::start(Arc::clone(&store_port), deliveries, Arc::clone(&clock), node_options);

@@ -21,13 +21,19 @@ pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// Largest segment, limited by the offsets of index entries.
 pub const SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// Free bytes that are kept by default on a disk of 10 GiB or more.
+const MIN_FREE_BYTES: u64 = 2 << 30;
+/// Divisor of the size of a smaller disk: this part of it is kept free by default.
+const MIN_FREE_PART: u64 = 5;
+
 /// Settings of an embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of a journal segment, [`SEGMENT_BYTES_MIN`] to [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: u64,
-    /// Free bytes of the disk below which new timers are refused.
-    pub min_free_bytes: u64,
+    /// Free bytes of the disk below which new timers are refused; `None` is 2 GiB, or a fifth of the
+    /// disk if that is less.
+    pub min_free_bytes: Option<u64>,
     /// Free space of the disk, in percent, below which new timers are refused.
     pub min_free_percent: u8,
     /// Most bytes of memory for the settings and the indexes of all namespaces (pending timers,
@@ -79,7 +85,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 64 * 1024 * 1024,
-            min_free_bytes: 2 << 30,
+            min_free_bytes: None,
             min_free_percent: 5,
             index_memory_max_bytes: memory_limit() / 10 * 6,
             namespaces_max: NAMESPACES_MAX,
@@ -134,7 +140,7 @@ const INODES_PART: u64 = 8;
 /// Below it only necessary writes are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reserve {
-    bytes: u64,
+    bytes: Option<u64>,
     percent: u8,
 }
 
@@ -146,7 +152,35 @@ impl Reserve {
             let reserve = INODES.min(total / INODES_PART);
             InodeRoom { free, reserve }
         });
-        let reserve_bytes = self.bytes.max(by_share);
+        let by_size = || MIN_FREE_BYTES.min(space.total_bytes / MIN_FREE_PART);
+        let reserve_bytes = self.bytes.unwrap_or_else(by_size).max(by_share);
         DiskRoom { free_bytes: space.free_bytes, reserve_bytes, inodes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_of_a_small_disk_is_a_part_of_it() {
+        const GIB: u64 = 1 << 30;
+        let of = |options: Options, total_bytes| {
+            let space = Space { free_bytes: 0, total_bytes, inodes: None };
+            options.reserve().of(space).reserve_bytes
+        };
+        for (total, expected) in [
+            (GIB / 2, GIB / 10),
+            (GIB, GIB / 5),
+            (5 * GIB, GIB),
+            (10 * GIB, 2 * GIB),
+            (20 * GIB, 2 * GIB),
+            (100 * GIB, 5 * GIB),
+        ] {
+            // The share of 5 percent is rounded.
+            assert!(of(Options::default(), total).abs_diff(expected) < 100, "{total}");
+        }
+        let typed = Options { min_free_bytes: Some(2 * GIB), ..Options::default() };
+        assert_eq!(of(typed, GIB), 2 * GIB, "a number that was set is kept as it is");
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn embedded(seed: u64, change: impl FnOnce(&mut Options)) -> Wo
         random_seed: Some(seed),
         near_max: 4,
         overdue_max: 3,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         min_free_percent: 0,
         ..duly_store_embedded::Options::default()
     };

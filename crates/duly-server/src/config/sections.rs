@@ -142,9 +142,9 @@ pub struct Store {
     #[schemars(extend("store" = "embedded"))]
     pub on_clock_jump: OnClockJump,
     /// Free space on the disk below which new timers are refused; so is a backup that would leave
-    /// less on the disk that it goes to.
-    #[schemars(extend("store" = "embedded"))]
-    pub min_free_bytes: Bytes<0, TIB, { 2 * GIB }>,
+    /// less on the disk that it goes to. `auto` is 2 GiB, or a fifth of a disk of less than 10 GiB.
+    #[schemars(extend("store" = "embedded", "absent" = "auto"))]
+    pub min_free_bytes: Option<Bytes<0, TIB>>,
     /// Free share of the disk below which new timers are refused; so is a backup that would leave
     /// less on the disk that it goes to.
     #[schemars(extend("store" = "embedded", "unit" = "percent"))]

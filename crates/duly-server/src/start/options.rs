@@ -126,7 +126,7 @@ pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
         checkpoint_bytes: config.store.checkpoint_bytes.get(),
         young_bytes: config.store.young_bytes.get(),
         on_clock_jump: config.store.on_clock_jump,
-        min_free_bytes: config.store.min_free_bytes.get(),
+        min_free_bytes: config.store.min_free_bytes.map(Bytes::get),
         min_free_percent: config.store.min_free_percent.as_u8(),
         namespaces_max: config.limits.namespaces_max.get(),
         index_memory_max_bytes: config

@@ -24,7 +24,7 @@ use crate::bench::Bench;
 const PATH: &str = "/v1/store/backup";
 
 fn store(path: &Path) -> Arc<EmbeddedStore> {
-    let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
+    let options = Options { min_free_bytes: Some(0), min_free_percent: 0, ..Options::default() };
     let options = Options { segment_bytes: 64 * 1024, ..options };
     let disk = Arc::new(RealDisk::open_or_create(path).unwrap());
     let clock = Arc::new(ManualClock::default());
@@ -170,7 +170,7 @@ async fn backups_are_limited_in_number_and_rate() {
 #[tokio::test]
 async fn a_backup_that_would_use_up_the_reserve_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { min_free_bytes: 1 << 60, ..Options::default() };
+    let options = Options { min_free_bytes: Some(1 << 60), ..Options::default() };
     let disk = Arc::new(RealDisk::open_or_create(dir.path().join("data")).unwrap());
     let clock = Arc::new(ManualClock::default());
     let store = Arc::new(EmbeddedStore::open(disk, options, clock, &mut |_| {}).unwrap());

@@ -54,7 +54,8 @@ impl BackedUpStore {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let disk = RealDisk::open_or_create(directory.path().join("data")).unwrap();
-        let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
+        let options =
+            Options { min_free_bytes: Some(0), min_free_percent: 0, ..Options::default() };
         let options = Options { segment_bytes: 64 * 1024, ..options };
         let clock = Arc::new(ManualClock::default());
         let store = EmbeddedStore::open(Arc::new(disk), options, clock, &mut |_| {}).unwrap();

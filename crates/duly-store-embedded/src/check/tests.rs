@@ -21,7 +21,7 @@ use super::*;
 fn options() -> Options {
     Options {
         segment_bytes: SEGMENT_BYTES_MIN,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         min_free_percent: 0,
         random_seed: Some(1),
         ..Options::default()

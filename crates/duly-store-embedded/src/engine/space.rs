@@ -134,15 +134,16 @@ impl Engine {
         if free_bytes < reserve_bytes {
             return Some(format!(
                 "the disk has {free_bytes} bytes free and Duly keeps {reserve_bytes} in reserve \
-                 (store.min_free_bytes, store.min_free_percent); free space or move the data \
-                 directory"
+                 (store.min_free_bytes, store.min_free_percent), so new timers are refused; free \
+                 space, or move the data directory"
             ));
         }
         let InodeRoom { free, reserve } = inodes?;
         (free < reserve).then(|| {
             format!(
-                "the file system has {free} inodes free and Duly keeps {reserve} in reserve: every \
-                 file takes one (df -i); remove files or move the data directory"
+                "the file system has {free} inodes free and Duly keeps {reserve} in reserve (every \
+                 file takes one: df -i), so new timers are refused; remove files, or move the data \
+                 directory"
             )
         })
     }

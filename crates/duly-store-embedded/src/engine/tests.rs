@@ -58,7 +58,7 @@ pub(super) fn id(text: &str) -> TimerId {
 pub(super) fn small() -> Options {
     Options {
         segment_bytes: 64 * 1024,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         min_free_percent: 0,
         random_seed: Some(1),
         ..Options::default()

@@ -114,9 +114,9 @@ fn a_restore_reads_regular_files_only() {
 fn a_backup_leaves_the_reserve_of_its_disk() {
     let dir = tempfile::tempdir().expect("a directory");
     let clock = ManualClock::default();
-    let opened = |min_free_bytes| -> EmbeddedStore {
+    let opened = |min_free_bytes: u64| -> EmbeddedStore {
         let disk = RealDisk::open_or_create(dir.path().join("data")).expect("a directory");
-        let options = Options { min_free_bytes, ..busy(1) };
+        let options = Options { min_free_bytes: Some(min_free_bytes), ..busy(1) };
         open(Shell::Inline, Arc::new(disk), &clock, options).expect("it opens")
     };
     let target = dir.path().join("backup");

@@ -37,7 +37,7 @@ pub(crate) struct EmbeddedHarness {
 pub(crate) fn options(seed: u64) -> Options {
     Options {
         segment_bytes: [1 << 20, 512 << 10][(seed % 2) as usize],
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         min_free_percent: 0,
         namespaces_max: NAMESPACES_MAX,
         random_seed: Some(seed),

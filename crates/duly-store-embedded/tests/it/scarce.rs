@@ -185,7 +185,7 @@ fn p10_dead_letters_count_in_the_memory_of_the_index() {
 
 #[test]
 fn p10_below_the_disk_reserve_only_new_timers_are_refused() {
-    let by_bytes = Options { min_free_bytes: 4 << 20, ..small(1) };
+    let by_bytes = Options { min_free_bytes: Some(4 << 20), ..small(1) };
     let by_share = Options { min_free_percent: 90, ..small(1) };
     for (options, free_bytes) in [(by_bytes, 3 << 20), (by_share, 100 << 10)] {
         let mut scene = prepared(options, settings());

@@ -38,7 +38,7 @@ pub(crate) struct Node {
 pub(crate) fn small(seed: u64) -> Options {
     Options {
         segment_bytes: SEGMENT_BYTES,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         min_free_percent: 0,
         random_seed: Some(seed),
         chunk_bytes: 4096,

@@ -31,7 +31,7 @@ fn now<T>(answer: duly_store::StoreFuture<'_, T>) -> T {
 
 fn fill(data: &Path) {
     let disk = Arc::new(RealDisk::open_or_create(data).expect("a directory"));
-    let options = Options { min_free_bytes: 0, min_free_percent: 0, ..Options::default() };
+    let options = Options { min_free_bytes: Some(0), min_free_percent: 0, ..Options::default() };
     let store = EmbeddedStore::open_inline(disk, options, Arc::new(SystemClock));
     let store = store.expect("a new store opens");
     let namespace = NamespaceName::new("shop").expect("a name");
