@@ -2,8 +2,10 @@
 
 pub(crate) mod connection;
 pub(crate) mod delivery;
+pub(crate) mod environment;
 pub(crate) mod input;
 pub(crate) mod key;
+pub(crate) mod lines;
 pub(crate) mod secret;
 pub(crate) mod server;
 pub(crate) mod timer;

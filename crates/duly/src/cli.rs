@@ -3,7 +3,7 @@
 //! Values are checked while they are parsed, with the checks of `duly-core`. So a mistake ends with exit
 //! code 2 before anything is sent.
 
-use std::{ffi::OsString, time::Duration};
+use std::{cell::OnceCell, ffi::OsString, time::Duration};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use duly_core::Millis;
@@ -12,14 +12,19 @@ use duly_core::Millis;
 use crate::commands::bench;
 use crate::{
     Outcome,
-    args::{self, TimerArg, connection::ConnectionOptions},
+    args::{
+        self, TimerArg,
+        connection::ConnectionOptions,
+        environment::{self, Unread},
+    },
     commands::{
         audit, batch, cancel, cluster, config, context, dead, documents, export, get, health,
         import, key, list, metrics, namespace, pull, receive, reschedule, resume, schedule, serve,
         store, tenant, top,
     },
     failure::Failure,
-    output::{Format, Printer},
+    habits,
+    output::{Format, Printer, note},
     runtime::block_on,
     session::Session,
 };
@@ -140,7 +145,7 @@ fn command() -> clap::Command {
 impl Cli {
     /// Parses the command line of this process.
     pub(crate) fn read() -> clap::error::Result<Self> {
-        let mut matches = command().try_get_matches()?;
+        let mut matches = command().try_get_matches().map_err(habits::with_tip)?;
         Self::from_arg_matches_mut(&mut matches)
     }
 
@@ -149,8 +154,18 @@ impl Cli {
         let GlobalOptions { connection, output, quiet, watch: _ } = self.global;
         let mut printer = Printer::new(output);
         printer.is_quiet = quiet;
-        let session = || Ok::<_, Failure>(Session { http: connection.connect()?, printer });
-        match self.command {
+        if !quiet && output == Format::Table && !matches!(self.command, Command::Serve(_)) {
+            for Unread { name, meant } in environment::unread(false) {
+                note(&format!("the variable {name} is not read: did you mean {meant}?"));
+            }
+        }
+        let place = OnceCell::new();
+        let session = || {
+            let http = connection.connect()?;
+            place.set(http.place()).ok();
+            Ok::<_, Failure>(Session { http, printer })
+        };
+        let outcome = match self.command {
             Command::Serve(args) => serve::run(args, printer),
             Command::Schedule(args) => block_on(async { schedule::run(args, &session()?).await }),
             Command::Get(args) => block_on(async { get::run(args, &session()?).await }),
@@ -179,8 +194,8 @@ impl Cli {
             Command::Context(args) => context::run(args, &connection, printer),
             #[cfg(feature = "bench")]
             Command::Bench(args) => {
-                let named = connection.server.as_ref().map(|typed| typed.url()).transpose()?;
-                bench::run(args, named, printer)
+                let named = connection.server.as_ref().map(|typed| typed.url()).transpose();
+                named.and_then(|named| bench::run(args, named, printer))
             }
             Command::Health(args) => block_on(async { health::run(args, &session()?).await }),
             Command::Cluster => block_on(async { cluster::run(&session()?).await }),
@@ -189,7 +204,11 @@ impl Cli {
             Command::Openapi => block_on(async { documents::openapi(&session()?).await }),
             Command::Completions(args) => documents::completions(args, printer),
             Command::Man(args) => documents::man(args, &shown(), printer),
-        }
+        };
+        outcome.map_err(|failure| match place.get() {
+            Some(place) => failure.at(place),
+            None => failure,
+        })
     }
 
     /// Returns the interval at which the command is repeated, if it was asked for.
@@ -259,7 +278,43 @@ pub(crate) fn hidden(name: &str) -> Option<fn(Printer) -> Outcome> {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
+
+    fn error_of(words: &[&str]) -> clap::Error {
+        let line = [&["duly"], words].concat();
+        shown().try_get_matches_from(line).expect_err("a mistake")
+    }
+
+    #[test]
+    fn every_habit_is_unknown_and_its_tip_is_known() {
+        for (parent, names, own) in habits::COMMANDS {
+            for name in names {
+                let line = [parent, *name].into_iter().filter(|it| !it.is_empty());
+                let line: Vec<_> = line.collect();
+                assert_eq!(error_of(&line).kind(), ErrorKind::InvalidSubcommand, "{line:?}");
+                let tip = habits::of_command(name, line.iter().map(OsString::from));
+                assert!(tip.is_some_and(|tip| tip.contains(own)), "{line:?}");
+            }
+            let all = shown();
+            let mut command = &all;
+            for word in own.split(' ').take_while(|word| word.chars().all(char::is_lowercase)) {
+                command = command.find_subcommand(word).unwrap_or_else(|| panic!("{own}"));
+            }
+        }
+        for (commands, names, own) in habits::ARGUMENTS {
+            for name in names {
+                let line = [commands.first().copied().unwrap_or("whoami"), *name];
+                let error = error_of(&line);
+                assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line:?}: {error}");
+                let tip = habits::of_argument(name, line.iter().map(OsString::from));
+                assert!(tip.is_some_and(|tip| tip.contains(own)), "{line:?}");
+            }
+        }
+        let tip = habits::of_command("create", ["ns", "create"].map(OsString::from));
+        assert!(tip.is_some_and(|tip| tip.contains("namespace put")), "an alias");
+    }
 
     #[test]
     fn every_command_is_in_one_group_of_the_help() {

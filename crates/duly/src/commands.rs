@@ -19,6 +19,7 @@ pub(crate) mod get;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod key;
+pub(crate) mod line_format;
 pub(crate) mod list;
 pub(crate) mod metrics;
 pub(crate) mod namespace;

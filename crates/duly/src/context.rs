@@ -3,7 +3,8 @@
 //!
 //! 1. A context is used as a whole or not at all. `--server`, and the variable `DULY_SERVER` without
 //!    `--context`, use none: the key of one server must not be sent to another.
-//! 2. `--context` names one, else the variable `DULY_CONTEXT`, else `duly context use` has chosen one.
+//! 2. `--context` names one, else the variable `DULY_CONTEXT`, else `duly context use` has chosen one. No other
+//!    command chooses one.
 //! 3. The file has paths of keys, not keys.
 
 use std::{
@@ -114,8 +115,11 @@ impl Contexts {
     }
 }
 
-/// Returns the context that a command uses, if any. `named` is that of `--context`.
-pub(crate) fn select(named: Option<&str>, has_server: bool) -> Result<Option<Context>, Failure> {
+/// Returns the context that a command uses, with its name, if any. `named` is that of `--context`.
+pub(crate) fn select(
+    named: Option<&str>,
+    has_server: bool,
+) -> Result<Option<(String, Context)>, Failure> {
     let of_variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let named = match named {
         Some(name) => Some(name.to_owned()),
@@ -124,7 +128,8 @@ pub(crate) fn select(named: Option<&str>, has_server: bool) -> Result<Option<Con
     };
     let contexts = Contexts::read()?;
     let Some(name) = named.or_else(|| contexts.current.clone()) else { return Ok(None) };
-    contexts.get(&name).cloned().map(Some)
+    let context = contexts.get(&name)?.clone();
+    Ok(Some((name, context)))
 }
 
 /// Returns the namespace of the context that the command line of this process names.
@@ -132,7 +137,7 @@ pub(crate) fn namespace() -> Result<NamespaceName, String> {
     let (named, server) = named_on_the_command_line();
     let context =
         select(named.as_deref(), server.is_some()).map_err(|failure| failure.to_string())?;
-    let name = context.and_then(|context| context.namespace).ok_or_else(|| {
+    let name = context.and_then(|(_, context)| context.namespace).ok_or_else(|| {
         "it stands for the namespace of the context, and no context with one is used (with --server or \
          DULY_SERVER none is): name a namespace, or set one with `duly context put NAME --server URL --namespace \
          NAMESPACE`"

@@ -3,6 +3,8 @@
 
 use std::{fmt, io};
 
+use crate::place::Place;
+
 /// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -48,6 +50,21 @@ impl Failure {
             message.push_str(note);
         }
         self
+    }
+
+    /// Adds the server that was called, and its context, unless the message has them.
+    pub(crate) fn at(self, place: &Place) -> Self {
+        let has_server = match &self {
+            Self::Failed { message, .. } | Self::Refused { message, .. } => {
+                message.contains(place.server())
+            }
+            _ => return self,
+        };
+        match place.context() {
+            None if has_server => self,
+            Some(context) if has_server => self.with_note(&format!("context: {context}")),
+            _ => self.with_note(&format!("server: {place}")),
+        }
     }
 
     /// Returns a failure of an invalid command line.

@@ -1,14 +1,21 @@
 //! Calls of a server over HTTP. All commands use this one protocol, and print the server's response.
 //!
 //! One call is one request and one response; every failure becomes a message. Names and ids are
-//! percent-encoded in the path. No call is retried: a change with an unknown outcome is reported as
+//! percent-encoded in the path. No call with an unknown outcome is repeated: the outcome is reported as
 //! such.
 
+mod advice;
+mod certificate;
 mod failed_call;
 mod lines;
+mod missing_namespace;
+mod patience;
 mod tls;
 
-pub(crate) use self::failed_call::{Hint, sentence, shown};
+pub(crate) use self::{
+    failed_call::{Hint, sentence, shown},
+    patience::{Patience, passing},
+};
 
 use std::{collections::HashMap, fmt::Display, path::Path, time::Duration};
 
@@ -20,7 +27,11 @@ use reqwest::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{failure::Failure, output::note};
+use crate::{
+    failure::Failure,
+    output::{Printer, note},
+    place::Place,
+};
 
 /// Time limit for connecting.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,11 +54,14 @@ const HINTS: &[Hint] = &[
 pub(crate) struct Http {
     http: reqwest::Client,
     server: Url,
+    /// The context that named the server.
+    context: Option<String>,
     /// The address that the paths of calls follow.
     base: Url,
 }
 
 /// A call that is being prepared.
+#[derive(Clone)]
 pub(crate) struct Call<'a> {
     client: &'a Http,
     method: Method,
@@ -97,7 +111,17 @@ impl Http {
         let http = builder
             .build()
             .map_err(|error| Failure::new(format_args!("cannot start the HTTP client: {error}")))?;
-        Ok(Self { http, server, base })
+        Ok(Self { http, server, context: None, base })
+    }
+
+    /// Sets the context that named the server.
+    pub(crate) fn of_context(self, context: Option<String>) -> Self {
+        Self { context, ..self }
+    }
+
+    /// Returns the server and its context, for messages.
+    pub(crate) fn place(&self) -> Place {
+        Place::new(self.shown(), self.context.clone())
     }
 
     /// Returns the server's address without user name and password.
@@ -194,6 +218,29 @@ impl Call<'_> {
 
     /// Makes the call.
     pub(crate) async fn send(self) -> Result<HttpResponse, Failure> {
+        let client = self.client;
+        match self.exchange().await {
+            Err(failure) => Err(missing_namespace::with_similar(client, failure).await),
+            done => done,
+        }
+    }
+
+    /// Makes the call, and repeats it while a limit of the server refuses it: for commands of many calls.
+    pub(crate) async fn send_patiently(self, printer: Printer) -> Result<HttpResponse, Failure> {
+        let mut patience = Patience::default();
+        loop {
+            let failure = match self.clone().send().await {
+                Err(failure) => failure,
+                done => return done,
+            };
+            let Some((problem, wait)) = passing(&failure) else { return Err(failure) };
+            if !patience.wait(&problem, wait, printer.is_quiet).await {
+                return Err(failure);
+            }
+        }
+    }
+
+    async fn exchange(self) -> Result<HttpResponse, Failure> {
         let server = &self.client.server;
         let limit = EXCHANGE_TIMEOUT + self.wait;
         let method = self.method.clone();
@@ -207,7 +254,7 @@ impl Call<'_> {
         let status = response.status();
         if let Some(notice) = response.headers().get("duly-notice").and_then(|it| it.to_str().ok())
         {
-            note(notice);
+            note(&advice::for_commands(notice));
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

@@ -50,8 +50,9 @@ impl ConnectionOptions {
         let selected = select(self.context.as_deref(), self.server.is_some())?;
         // The key of another server, in a variable, must not be sent to the server of a context.
         let reads_variables = selected.is_none();
+        let name = selected.as_ref().map(|(name, _)| name.clone());
         let (server, key_file, cert_file, ca_file) = match selected {
-            Some(context) => (
+            Some((_, context)) => (
                 server::of_context(&context.server)?,
                 self.key_file.clone().or(context.key_file),
                 self.cert_file.clone().or(context.cert_file),
@@ -65,7 +66,8 @@ impl ConnectionOptions {
             ),
         };
         let key = key::authorization(key_file.as_deref(), reads_variables)?;
-        Http::new(server, [ca_file.as_deref(), cert_file.as_deref()], key)
+        let http = Http::new(server, [ca_file.as_deref(), cert_file.as_deref()], key)?;
+        Ok(http.of_context(name))
     }
 }
 

@@ -8,12 +8,39 @@ use std::{
 
 use crate::failure::Failure;
 
+/// The byte order mark of UTF-8, which some programs write in front of a text.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+/// The beginnings of a text in UTF-16, as PowerShell writes it.
+const UTF_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+
 /// Opens a file, or stdin. `what` names the expected content in errors.
 pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn Read + Send>, Failure> {
     Ok(match open_file(path, what)? {
         Some(file) => Box::new(file),
         None => Box::new(io::stdin()),
     })
+}
+
+/// Returns a text without its byte order mark.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(MARK).unwrap_or(text)
+}
+
+/// Returns the bytes of a text behind its byte order mark.
+///
+/// # Errors
+/// When the text is in UTF-16.
+pub(crate) fn text_from<R: Read>(mut source: R) -> io::Result<impl Read> {
+    let mut first = Vec::new();
+    source.by_ref().take(MARK.len() as u64).read_to_end(&mut first)?;
+    if UTF_16.iter().any(|mark| first.starts_with(mark)) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is text in UTF-16 (it begins with its byte order mark): save it as UTF-8",
+        ));
+    }
+    let rest = without_mark(&first).to_vec();
+    Ok(io::Cursor::new(rest).chain(source))
 }
 
 /// Opens a file; `None` for stdin.
@@ -33,7 +60,9 @@ pub(crate) fn open_file(path: &Path, what: &str) -> Result<Option<File>, Failure
 /// Reads the whole text of a file, or of stdin.
 pub(crate) fn text(path: &Path, what: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    open(path, what)?.read_to_string(&mut text).map_err(|error| unreadable(path, what, &error))?;
+    let opened = text_from(open(path, what)?);
+    let read = opened.and_then(|mut source| source.read_to_string(&mut text));
+    read.map_err(|error| unreadable(path, what, &error))?;
     Ok(text)
 }
 

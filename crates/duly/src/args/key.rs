@@ -46,7 +46,7 @@ pub(crate) fn authorization(
 }
 
 fn header(text: &str) -> Option<HeaderValue> {
-    let text = text.trim();
+    let text = text.trim_start_matches('\u{feff}').trim();
     if text.parse::<PresentedKey>().is_err() && !is_token(text) {
         return None;
     }

@@ -51,8 +51,8 @@ struct PayloadArgs {
     /// The payload as plain text (text/plain; charset=utf-8)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     payload_text: Option<String>,
-    /// The payload as the bytes of a file, `-` for stdin (application/octet-stream, unless there is a
-    /// header content-type)
+    /// The payload as the content of a file, `-` for stdin: NAME.json as JSON, NAME.txt as text, others as
+    /// bytes (application/octet-stream); with a header content-type all as bytes
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
 }
@@ -64,17 +64,57 @@ impl TimerArgs {
     /// Returns a schedule with the given fields; reads the named files.
     pub(crate) fn read(self) -> Result<Schedule, Failure> {
         let PayloadArgs { payload, payload_text, payload_file } = self.payload;
+        let has_type = self.headers.iter().any(|it| it.name.eq_ignore_ascii_case("content-type"));
+        let of_file = match payload_file {
+            Some(path) => FilePayload::read(&path, has_type)?,
+            None => FilePayload::default(),
+        };
+        let json = |json: Box<RawValue>| Bytes::from(String::from(Box::<str>::from(json)));
         Ok(Schedule {
             due_at: self.at.map(Time::from),
             delay: self.delay.map(Duration::from),
-            payload: payload.map(|json| Bytes::from(String::from(Box::<str>::from(json)))),
-            payload_text: payload_text.map(Bytes::from),
-            payload_base64: payload_file.map(|path| read(&path)).transpose()?,
+            payload: payload.or(of_file.json).map(json),
+            payload_text: payload_text.map(Bytes::from).or(of_file.text),
+            payload_base64: of_file.bytes,
             headers: self.headers,
             tags: self.tags,
             destination: self.destination.destination()?,
             ..Schedule::default()
         })
+    }
+}
+
+/// The content of a file, in one of the forms of a payload.
+#[derive(Default)]
+struct FilePayload {
+    json: Option<Box<RawValue>>,
+    text: Option<Bytes>,
+    bytes: Option<Bytes>,
+}
+
+impl FilePayload {
+    /// Reads a file: JSON and text by the end of its name, unless a header has the content type.
+    fn read(path: &Path, has_type: bool) -> Result<Self, Failure> {
+        let bytes = read(path)?;
+        let end = path.extension().filter(|_| !has_type).and_then(|end| end.to_str());
+        let is = |wanted: &str| end.is_some_and(|end| end.eq_ignore_ascii_case(wanted));
+        let refused = |what: &str, error: &dyn std::fmt::Display| {
+            let name = input::name(path);
+            Failure::new(format_args!(
+                "{name} is not {what} ({error}): correct it, or send its bytes with --header \
+                 content-type:application/octet-stream"
+            ))
+        };
+        if is("json") {
+            let text = input::without_mark(&bytes);
+            let json = serde_json::from_slice(text).map_err(|error| refused("JSON", &error))?;
+            return Ok(Self { json: Some(json), ..Self::default() });
+        }
+        if is("txt") {
+            std::str::from_utf8(&bytes).map_err(|error| refused("text in UTF-8", &error))?;
+            return Ok(Self { text: Some(bytes), ..Self::default() });
+        }
+        Ok(Self { bytes: Some(bytes), ..Self::default() })
     }
 }
 

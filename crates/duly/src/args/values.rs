@@ -103,7 +103,17 @@ pub(crate) const STATES: [(State, &str); 7] = [
 /// Parses a JSON value and keeps its exact text.
 pub(crate) fn json(text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(text).map_err(|error| {
-        format!("it must be JSON ({error}); in a shell, put it into single quotes")
+        // The habit of curl, and of other command lines: @FILE.
+        if let Some(file) = text.strip_prefix('@').filter(|file| !file.is_empty()) {
+            return format!("it must be JSON; the content of a file is --payload-file {file}");
+        }
+        let looks_like_json = text.trim_start().starts_with(['{', '[', '"']);
+        let cure = if looks_like_json {
+            "in a shell, put it into single quotes"
+        } else {
+            "plain text is --payload-text"
+        };
+        format!("it must be JSON ({error}); {cure}")
     })
 }
 

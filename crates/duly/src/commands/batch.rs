@@ -1,22 +1,28 @@
 //! `duly batch`: many operations, line by line, from a file or stdin.
 //!
-//! The server responds while the request is still being sent. So neither side holds more than the
-//! operations under way, however long the input is.
+//! The operations are sent in steps ([`input`]). Lines that a limit of the server refuses are sent again ([`sender`]), so
+//! a batch ends whole under a rate limit. Memory holds only a few steps, however long the input is.
+
+mod input;
+mod sender;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
 
-use duly_api::{Problem, batch::LastLine};
-use serde::Deserialize;
+use duly_api::batch::LastLine;
 
+use self::{
+    input::{Fault, Steps},
+    sender::{Sender, StepResults},
+};
 use crate::{
     Outcome,
-    args::{NamespaceArg, input},
+    args::{self, NamespaceArg},
     failure::Failure,
     http,
-    output::{Tone, text},
+    output::{Printer, Tone, text},
     session::Session,
 };
 
@@ -29,7 +35,8 @@ use crate::{
 ///   {"fire": {"id": "order:1"}}
 ///
 /// with the fields of the HTTP interface. Their number is not limited. The operations on one id run
-/// in order. A refused line refuses only itself; refused lines are printed with their number. With
+/// in order. A refused line refuses only itself; refused lines are printed with their number. A line
+/// that a limit such as a rate refuses is sent again after the time that the server names. With
 /// --output json there is one line of output for every line of input. Exit code 1 if any was refused.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -44,75 +51,106 @@ pub(crate) struct Args {
     errors_only: bool,
 }
 
-/// A line of the response: the result of a line, or the last line.
-#[derive(Deserialize)]
-struct Line {
-    line: Option<u64>,
-    error: Option<Problem>,
-    #[serde(flatten)]
-    last: Option<LastLine>,
+/// The results of the lines so far.
+#[derive(Default)]
+struct Counts {
+    accepted: u64,
+    refused: u64,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let printer = session.printer;
-    let source = input::open(&args.file, "operations")?;
+    let unreadable = |error| args::input::unreadable(&args.file, "operations", &error);
+    let source = args::input::open(&args.file, "operations")?;
     if args.file == Path::new("-") && io::stdin().is_terminal() {
         let told = "reading operations, one JSON object a line; Ctrl-D ends\n";
         io::stderr().write_all(told.as_bytes()).ok();
     }
     let errors_only = args.errors_only || !printer.is_json();
-    let results = if errors_only { "errors" } else { "all" };
-    let call = session.http.post(&args.named.namespace, &["batch"]);
-    let call = call.query(&[("results", results.to_owned())]);
-    let mut response = call.lines(source).await?;
-    // The counts come from the summary, if there is one.
-    let (mut lines, mut accepted, mut refused) = (0, 0, 0);
-    let mut has_summary = false;
-    while let Some(text) = response.next().await? {
-        let Line { line, error, last } = response.parse(&text)?;
-        if printer.is_json() {
-            printer.json(&text)?;
-        } else if let (Some(number), Some(error)) = (line, &error) {
-            let refusal = text::line(&http::sentence(error, &[]));
-            printer.line(&printer.screen.paint(Tone::Bad, &format!("line {number}  {refusal}")))?;
+    let mut steps = Steps::of(args::input::text_from(source).map_err(unreadable)?);
+    let mut sender = Sender::new(session, &args.named.namespace, errors_only);
+    let mut counts = Counts::default();
+    let ended = loop {
+        let step = match steps.next().await {
+            Ok(Some(step)) => step,
+            Ok(None) => break Ok(()),
+            Err(Fault::Unreadable(error)) => break Err(unreadable(error)),
+            Err(Fault::TooLong(line)) => break Err(too_long(line)),
+            Err(Fault::Export(line)) => break Err(of_an_export(line, &args.file)),
+        };
+        match sender.carry_out(step).await {
+            Ok(results) => counts.print(results, printer)?,
+            Err((results, failure)) => {
+                counts.print(results, printer)?;
+                break Err(failure);
+            }
         }
-        match last {
-            Some(LastLine::Stopped { after_line, error }) => {
-                let why = http::sentence(&error, &[]);
-                return Err(Failure::coded(
-                    "stopped",
-                    format_args!(
-                        "the server stopped after line {after_line}: {why}; send the lines behind it again"
-                    ),
-                ));
-            }
-            Some(LastLine::Summary { lines: read, accepted: taken, refused: not_taken }) => {
-                (lines, accepted, refused, has_summary) = (read, taken, not_taken, true);
-            }
-            None if line.is_some() => {
-                let count = if error.is_some() { &mut refused } else { &mut accepted };
-                *count += 1;
-                lines += 1;
-            }
-            None => {}
-        }
-    }
-    if errors_only && !has_summary {
-        return Err(Failure::coded(
-            "outcome_unknown",
-            "the response ended before its summary: the outcome of the lines is unknown. Lines \
-             with an id can be sent again: accepted ones are returned as existing",
-        ));
-    }
-    let lines = text::count(lines, "line");
-    if !printer.is_json() {
-        printer.line(&format!("{lines}: {accepted} accepted, {refused} refused"))?;
-    }
+    };
+    counts.print_summary(errors_only, printer)?;
+    ended?;
+    let Counts { accepted, refused } = counts;
     if refused > 0 {
+        let lines = text::count(accepted + refused, "line");
         let message =
             format!("{refused} of {lines} were refused: correct them and send them again");
         return Err(Failure::coded("some_refused", message));
     }
     Ok(())
+}
+
+impl Counts {
+    /// Counts and prints the results of a step.
+    fn print(&mut self, results: StepResults, printer: Printer) -> Outcome {
+        for (number, result) in results {
+            *(if result.error.is_some() { &mut self.refused } else { &mut self.accepted }) += 1;
+            match (&result.text, &result.error) {
+                (Some(text), _) if printer.is_json() => printer.json(text)?,
+                (_, Some(error)) => {
+                    let refusal = text::line(&http::sentence(error, &[]));
+                    let line = format!("line {number}  {refusal}");
+                    printer.line(&printer.screen.paint(Tone::Bad, &line))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints the counts. In JSON they follow only if not every line has its own result.
+    fn print_summary(&self, errors_only: bool, printer: Printer) -> Outcome {
+        let Self { accepted, refused } = *self;
+        let lines = accepted + refused;
+        if !printer.is_json() {
+            let lines = text::count(lines, "line");
+            return printer.line(&format!("{lines}: {accepted} accepted, {refused} refused"));
+        }
+        if !errors_only {
+            return Ok(());
+        }
+        let summary = LastLine::Summary { lines, accepted, refused };
+        printer.json(&serde_json::to_string(&summary).expect("messages are JSON"))
+    }
+}
+
+/// Returns the failure for a line that no server takes.
+fn too_long(line: u64) -> Failure {
+    Failure::coded(
+        "stopped",
+        format_args!(
+            "line {line} is longer than any operation: correct it, and send the lines from there on again"
+        ),
+    )
+}
+
+/// Returns the failure for the lines of an export.
+fn of_an_export(line: u64, file: &Path) -> Failure {
+    let file = file.display();
+    Failure::coded(
+        "other_format",
+        format_args!(
+            "line {line} is of an export and no operation: `duly import {file}` takes exports. The line and those after \
+             it were not sent"
+        ),
+    )
 }

@@ -13,6 +13,7 @@ use crate::{
     failure::Failure,
     http::Hint,
     output::text,
+    place::Place,
     session::Session,
 };
 
@@ -122,12 +123,13 @@ async fn cancel_matching(namespace: &NamespaceName, args: &Args, session: &Sessi
         let count = found.cancelled + found.stopped;
         if count > 0 {
             let timers = text::count(count, "timer");
-            Confirm::ask(&format!("Cancel {timers} of {namespace}?"))?;
+            let place = session.http.place();
+            Confirm::ask(&format!("Cancel {timers} of {namespace} at {place}?"))?;
         }
     }
     let total = args.cancel_many(namespace, dry_run, session).await?;
     let document = serde_json::to_string(&total).expect("counts are JSON");
-    session.printer.document(&document, || Ok(shown(&total)))
+    session.printer.document(&document, || Ok(shown(&total, &session.http.place())))
 }
 
 impl Args {
@@ -150,7 +152,8 @@ impl Args {
         };
         loop {
             let call = session.http.post(namespace, &["cancel"]);
-            let step: CancelManyResponse = call.body(&request).send().await?.parse()?;
+            let step: CancelManyResponse =
+                call.body(&request).send_patiently(session.printer).await?.parse()?;
             total.cancelled += step.cancelled;
             total.maybe_delivered += step.maybe_delivered;
             total.skipped += step.skipped;
@@ -178,9 +181,9 @@ impl Filter {
     }
 }
 
-fn shown(total: &CancelManyResponse) -> String {
+fn shown(total: &CancelManyResponse, place: &Place) -> String {
     let done = if total.dry_run { "would be cancelled" } else { "cancelled" };
-    let mut line = format!("{} {done}", text::count(total.cancelled, "timer"));
+    let mut line = format!("{} {done} at {place}", text::count(total.cancelled, "timer"));
     if total.maybe_delivered > 0 {
         line.push_str(&format!(
             "; {} of them may have been delivered: the outcome of an attempt is unknown",

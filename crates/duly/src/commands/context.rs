@@ -30,7 +30,7 @@ pub(crate) struct Args {
 enum Action {
     /// Create or replace a context with the --server, --key-file, --cert-file and --ca-file of this command
     ///
-    /// The first one is used from then on.
+    /// It is used with --context NAME, or everywhere after `duly context use NAME`.
     Put {
         /// The name
         #[arg(value_parser = context_name)]
@@ -81,9 +81,12 @@ pub(crate) fn run(args: Args, options: &ConnectionOptions, printer: Printer) -> 
                 namespace: namespace.map(|name| name.to_string()),
             };
             contexts.contexts.insert(name.clone(), context);
-            let current = contexts.current.get_or_insert_with(|| name.clone());
-            let is_used = if *current == name { ", and is used" } else { "" };
-            let text = format!("context {name} is saved{is_used}\n");
+            let how = if contexts.current.as_ref() == Some(&name) {
+                "it is used wherever no other server is named".to_owned()
+            } else {
+                format!("`duly context use {name}` uses it from then on, --context {name} once")
+            };
+            let text = format!("context {name} is saved: {how}\n");
             contexts.write()?;
             note_of_variable();
             printer.document(&json!({ "saved": name }).to_string(), || Ok(text))

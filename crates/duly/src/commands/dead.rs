@@ -13,6 +13,7 @@ use crate::{
     args::{Confirm, Filter, NamespaceArg, values},
     commands::{list, namespace::counts},
     failure::Failure,
+    http,
     output::{Progress, text, timers, when},
     session::Session,
 };
@@ -95,7 +96,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             if selection.all && confirm.is_needed() {
                 let dead = counts(session, &namespace).await?.dead;
                 let dead_letters = text::count(dead, "dead letter");
-                Confirm::ask(&format!("Purge {dead_letters} of {namespace} for good?"))?;
+                let place = session.http.place();
+                Confirm::ask(&format!("Purge {dead_letters} of {namespace} at {place} for good?"))?;
             }
             redrive_or_purge(session, &namespace, "purge", selection.request()).await
         }
@@ -114,7 +116,7 @@ async fn redrive_or_purge(
     let (mut done, mut refusals) = (0, Vec::new());
     let document = loop {
         let call = session.http.post(namespace, &["dead", action]);
-        let reply = call.body(&request).send().await?;
+        let reply = call.body(&request).send_patiently(session.printer).await?;
         let (count, cursor, errors) = match action {
             "redrive" => {
                 let RedriveResponse { redriven, cursor, errors } = reply.parse()?;
@@ -126,7 +128,9 @@ async fn redrive_or_purge(
             }
         };
         done += count;
-        refusals.extend(errors.into_iter().filter_map(|item| Some(item.error?.detail)));
+        let sentences =
+            errors.into_iter().filter_map(|item| Some(http::sentence(&item.error?, &[])));
+        refusals.extend(sentences);
         request.cursor = cursor;
         match request.cursor {
             Some(_) => {}
@@ -134,7 +138,11 @@ async fn redrive_or_purge(
             None => break reply.text,
         }
     };
-    session.printer.document(&document, || Ok(format!("{done} {participle}")))?;
+    session.printer.document(&document, || {
+        let purged_at = format!(" at {}", session.http.place());
+        let at = if action == "purge" { purged_at } else { String::new() };
+        Ok(format!("{done} {participle}{at}"))
+    })?;
     if refusals.is_empty() {
         return Ok(());
     }
@@ -177,7 +185,10 @@ async fn overdue(args: OverdueArgs, session: &Session) -> Outcome {
     let mut moment = args.due_by.map(Time::from);
     if args.confirm.is_needed() {
         let by = moment.as_ref().map_or_else(|| "now".to_owned(), Time::to_string);
-        Confirm::ask(&format!("Dead-letter every timer of {namespace} that was due by {by}?"))?;
+        let place = session.http.place();
+        Confirm::ask(&format!(
+            "Dead-letter every timer of {namespace} at {place} that was due by {by}?"
+        ))?;
     }
     let dead_lettered = dead_letter_overdue(session, namespace, &mut moment).await?;
     let due_by = moment.unwrap_or_default();
@@ -185,7 +196,8 @@ async fn overdue(args: OverdueArgs, session: &Session) -> Outcome {
     session.printer.document(&document.to_string(), || {
         let dead_letters = text::count(dead_lettered, "dead letter");
         let by = when::with_distance(&due_by, when::now());
-        Ok(format!("{namespace}  {dead_letters} created from timers due by {by}"))
+        let place = session.http.place();
+        Ok(format!("{namespace}  {dead_letters} created from timers due by {by} at {place}"))
     })
 }
 
@@ -203,7 +215,8 @@ pub(crate) async fn dead_letter_overdue(
         let due_by = moment.take();
         let body = DeadLetterOverdueRequest { namespace: String::new(), due_by, cursor };
         let call = session.http.post(namespace, &["dead", "overdue"]);
-        let step: DeadLetterOverdueResponse = call.body(&body).send().await?.parse()?;
+        let step: DeadLetterOverdueResponse =
+            call.body(&body).send_patiently(session.printer).await?.parse()?;
         total += step.dead_lettered;
         *moment = step.due_by;
         cursor = step.cursor;

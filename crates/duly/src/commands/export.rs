@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// The file to write, `-` for stdout
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
     /// Pause each namespace first and wait until nothing of it is in flight; it stays paused
     #[arg(long)]
     drain: bool,
@@ -103,7 +106,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     } else {
         args.namespaces.clone()
     };
-    let (target, progress) = (Target::open(&args.to)?, Progress::new(session.printer));
+    let (target, progress) = (Target::open(&args.to, args.force)?, Progress::new(session.printer));
     let mut export = Export { session, target, sum: Sum::default(), progress };
     let written = tokio::select! {
         written = export.write_all(&args, &names) => written,
@@ -208,7 +211,8 @@ impl Export<'_> {
             let mut query = vec![("state", state.to_owned())];
             loop {
                 let call = self.session.http.get(namespace, &["export"]);
-                let page: Page = call.query(&query).send().await?.parse()?;
+                let page: Page =
+                    call.query(&query).send_patiently(self.session.printer).await?.parse()?;
                 if let Some(raw) = page.namespace.filter(|_| place == 0) {
                     is_paused = self.warn_unless_paused(&raw)?;
                     self.line(&ExportLine { namespace: Some(raw), ..ExportLine::default() })?;

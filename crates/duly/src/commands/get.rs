@@ -5,7 +5,8 @@ use reqwest::Method;
 use crate::{
     Outcome,
     args::TimerArg,
-    http::Call,
+    failure::Failure,
+    http::{Call, HttpResponse},
     output::{Fields, table, when},
     session::Session,
 };
@@ -29,7 +30,19 @@ pub(crate) async fn forget(timer: TimerArg, session: &Session) -> Outcome {
 
 /// Makes a call whose response is one object with any fields, and prints it.
 pub(crate) async fn show(session: &Session, call: Call<'_>) -> Outcome {
+    show_response(session, call).await.map(drop)
+}
+
+/// Does the same as [`show`], and returns the response.
+pub(crate) async fn show_response(
+    session: &Session,
+    call: Call<'_>,
+) -> Result<HttpResponse, Failure> {
     let screen = session.printer.screen;
-    let pairs = |fields: Fields| table::of_pairs(screen, fields.pairs(when::now()));
-    session.print(call, pairs).await
+    let response = call.send().await?;
+    session.printer.document(&response.text, || {
+        let fields: Fields = response.parse()?;
+        Ok(table::of_pairs(screen, fields.pairs(when::now(), screen)))
+    })?;
+    Ok(response)
 }

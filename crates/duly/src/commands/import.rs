@@ -4,7 +4,6 @@
 //! is repeated from the beginning.
 
 mod batch;
-mod lines;
 mod section;
 mod target_namespace;
 
@@ -18,15 +17,21 @@ use serde_json::json;
 
 use self::{
     batch::{Batch, Counts, Fault},
-    lines::{Lines, Text},
     section::Section,
 };
 use crate::{
     Outcome,
-    args::{input, values},
-    commands::export::{
-        checksum::{Check, Checked},
-        line::{ExportLine, NamespaceHead},
+    args::{
+        input,
+        lines::{Lines, Text},
+        values,
+    },
+    commands::{
+        export::{
+            checksum::{Check, Checked},
+            line::{ExportLine, NamespaceHead},
+        },
+        line_format::LineFormat,
     },
     failure::Failure,
     output::{Progress, Tone, text, warn},
@@ -80,17 +85,21 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
                 let metadata = file.metadata().map_err(unreadable)?;
                 let is_readable_twice = metadata.is_file();
                 if is_readable_twice {
-                    match verify(Lines::new(&file)).map_err(unreadable)? {
-                        Checked::Whole => {}
-                        Checked::Unknown => warn(&unknown(&name)),
-                        Checked::Differs(cause) => return Err(refused(&name, &cause)),
+                    let verified = input::text_from(&file).and_then(|it| verify(Lines::new(it)));
+                    match verified.map_err(unreadable)? {
+                        Verified::Operation(line) => return Err(of_a_batch(&name, line, 0)),
+                        Verified::Checked(Checked::Whole) => {}
+                        Verified::Checked(Checked::Unknown) => warn(&unknown(&name)),
+                        Verified::Checked(Checked::Differs(cause)) => {
+                            return Err(refused(&name, &cause));
+                        }
                     }
                     file.rewind().map_err(unreadable)?;
                 }
                 (Box::new(file), Some(metadata.len()), is_readable_twice)
             }
         };
-    let mut lines = Lines::new(source);
+    let mut lines = Lines::new(input::text_from(source).map_err(unreadable)?);
     let mut import = Import {
         args: &args,
         session,
@@ -115,13 +124,42 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     summary
 }
 
+/// The result of the check of a file before it is imported.
+enum Verified {
+    /// The line with this number is an operation of a batch.
+    Operation(u64),
+    /// Its lines are those of an export, or damaged.
+    Checked(Checked),
+}
+
 /// Checks a file before it is imported.
-fn verify(mut lines: Lines<impl Read>) -> io::Result<Checked> {
+fn verify(mut lines: Lines<impl Read>) -> io::Result<Verified> {
     let mut check = Check::default();
     while let Some(text) = lines.next()? {
-        check.add(lines.number(), text.whole());
+        if !check.add(lines.number(), text.whole()) && is_operation(&text) {
+            return Ok(Verified::Operation(lines.number()));
+        }
     }
-    Ok(check.end(lines.number()))
+    Ok(Verified::Checked(check.end(lines.number())))
+}
+
+fn is_operation(text: &Text) -> bool {
+    text.whole().and_then(LineFormat::of) == Some(LineFormat::Operation)
+}
+
+/// Returns the failure for a line of the other format, after this number of timers.
+fn of_a_batch(name: &str, line: u64, done: u64) -> Failure {
+    let done = match done {
+        0 => "Nothing was imported".to_owned(),
+        done => format!("{} were imported before it", text::count(done, "timer")),
+    };
+    Failure::coded(
+        "other_format",
+        format_args!(
+            "line {line} of {name} is an operation of a batch, and no line of an export: `duly batch NAMESPACE --file \
+             {name}` takes operations. {done}"
+        ),
+    )
 }
 
 fn unknown(name: &str) -> String {
@@ -165,7 +203,10 @@ impl Import<'_> {
             let Some(text) = next else {
                 return self.close(number).await;
             };
-            self.check.add(number, text.whole());
+            if !self.check.add(number, text.whole()) && is_operation(&text) {
+                self.flush().await?;
+                return Err(of_a_batch(&self.name, number, self.counts.done()));
+            }
             self.take(number, text).await?;
             let timers = text::count(self.counts.done(), "timer");
             self.progress.show(lines.read_bytes(), total, &format!("{timers} processed"));

@@ -230,11 +230,14 @@ async fn call(action: Action, session: &Session) -> Outcome {
         }
         Action::Delete { key: KeyArg { id }, confirm } => {
             if confirm.is_needed() {
-                Confirm::ask(&format!("Delete key {id}? Its callers are refused from then on."))?;
+                let place = session.http.place();
+                Confirm::ask(&format!(
+                    "Delete key {id} at {place}? Its callers are refused from then on."
+                ))?;
             }
             key(Method::DELETE, &id).send().await?;
             session.printer.document(&json!({ "deleted": id.as_str() }).to_string(), || {
-                Ok(format!("key {id} is deleted\n"))
+                Ok(format!("key {id} is deleted at {}\n", session.http.place()))
             })
         }
         Action::Generate | Action::Create(_) | Action::Confirm { .. } => Ok(()),
@@ -354,7 +357,9 @@ fn disable_all(file: PathBuf, confirm: &Confirm, printer: Printer) -> Outcome {
         )));
     };
     if confirm.is_needed() {
-        Confirm::ask("Disable every key of this store? All callers are refused from then on.")?;
+        Confirm::ask(&format!(
+            "Disable every key of the store of {shown}? All callers are refused from then on."
+        ))?;
     }
     let disable_one = |records: &AccessRecords| {
         let enabled = records.keys.values().find(|key| !key.disabled)?;
@@ -362,7 +367,9 @@ fn disable_all(file: PathBuf, confirm: &Confirm, printer: Printer) -> Outcome {
     };
     let count = block_on(change_shared(&config, disable_one))?;
     printer.document(&json!({ "disabled": count }).to_string(), || {
-        Ok(format!("{count} keys are disabled; create an administrator with `duly key create`\n"))
+        Ok(format!(
+            "{count} keys of the store of {shown} are disabled; create an administrator with `duly key create`\n"
+        ))
     })
 }
 

@@ -60,7 +60,11 @@ pub(crate) async fn pages(
         let call = session.http.get(namespace, &["timers"]);
         // A table shows no payloads, so none are requested.
         let view = (!printer.is_json()).then_some(View::Summary);
-        let reply = match call.query(&filter.query(state, cursor.as_deref(), view)).send().await {
+        let reply = match call
+            .query(&filter.query(state, cursor.as_deref(), view))
+            .send_patiently(printer)
+            .await
+        {
             Ok(reply) => reply,
             Err(failure) => {
                 // A later call that goes on from here would not tell of them.

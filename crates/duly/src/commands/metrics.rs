@@ -31,7 +31,8 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     let response = session.http.root(&["metrics"]).send().await?;
     let wanted = args.name.as_deref().unwrap_or("");
     let samples = response.text.lines().filter_map(Sample::parse);
-    let samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
+    let mut samples: Vec<_> = samples.filter(|sample| sample.name.contains(wanted)).collect();
+    samples.sort_by(|one, other| one.order().cmp(&other.order()));
     let printer = session.printer;
     if printer.is_json() {
         return printer.json_list("metrics", samples.iter().map(Sample::json));
@@ -63,6 +64,12 @@ impl<'a> Sample<'a> {
         // A timestamp may follow the value.
         let value = rest.split_whitespace().next()?;
         Some(Self { name, labels, value })
+    }
+
+    /// Returns the order in lists: by name and labels. The buckets of a histogram stay in the order of the server.
+    fn order(&self) -> (&str, Vec<&(&str, String)>) {
+        let of_row = self.labels.iter().filter(|(name, _)| !matches!(*name, "le" | "quantile"));
+        (self.name, of_row.collect())
     }
 
     fn json(&self) -> Value {
@@ -105,6 +112,22 @@ fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_sorted_and_buckets_stay_in_order() {
+        let lines = [
+            r#"b_bucket{lane="y",le="2"} 1"#,
+            r#"b_bucket{lane="y",le="10"} 1"#,
+            r#"b_bucket{lane="y",le="+Inf"} 1"#,
+            r#"b_bucket{lane="x",le="9"} 1"#,
+            "a 1",
+        ];
+        let mut samples: Vec<_> = lines.iter().filter_map(|line| Sample::parse(line)).collect();
+        samples.sort_by(|one, other| one.order().cmp(&other.order()));
+        let expected = [lines[4], lines[3], lines[0], lines[1], lines[2]];
+        let expected: Vec<_> = expected.iter().filter_map(|line| Sample::parse(line)).collect();
+        assert_eq!(samples, expected);
+    }
 
     #[test]
     fn prometheus_lines_are_parsed_and_others_skipped() {

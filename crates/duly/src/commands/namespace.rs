@@ -1,5 +1,6 @@
 //! `duly namespace`: manages namespaces.
 
+mod put;
 mod secret;
 mod set;
 mod settings;
@@ -16,7 +17,6 @@ use duly_core::{NamespaceName, Timestamp};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
-use self::settings::Settings;
 use crate::{
     Outcome,
     args::{Confirm, NamespaceArg, values},
@@ -52,16 +52,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Create a namespace or replace its settings
-    ///
-    /// All settings are replaced: an absent setting returns to its default. Signing secrets stay if none
-    /// is given. To change some settings and keep the others: `duly namespace set`.
-    Put {
-        #[command(flatten)]
-        named: NamespaceArg,
-        #[command(flatten)]
-        settings: Box<Settings>,
-    },
+    Put(Box<put::Args>),
     Set(Box<set::Args>),
     /// Show the settings of a namespace
     Get(NamespaceArg),
@@ -98,10 +89,7 @@ impl Args {
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     match args.action {
-        Action::Put { named, settings } => {
-            let call = session.http.namespace(Method::PUT, &named.namespace, &[]);
-            get::show(session, call.body(&settings.read()?)).await
-        }
+        Action::Put(args) => put::run(*args, session).await,
         Action::Set(args) => set::run(*args, session).await,
         Action::Get(named) => get::show(session, session.http.get(&named.namespace, &[])).await,
         Action::List => list(session).await,
@@ -123,7 +111,7 @@ pub(super) async fn all(
     let (mut all, mut texts, mut query) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let call = session.http.service(Method::GET, &["namespaces"]);
-        let reply = call.query(&query).send().await?;
+        let reply = call.query(&query).send_patiently(session.printer).await?;
         let page: ListNamespacesResponse = reply.parse()?;
         texts.extend(reply.items("namespaces")?.into_iter().map(RawValue::to_owned));
         all.extend(page.namespaces);
@@ -197,13 +185,15 @@ async fn delete(args: DeleteArgs, session: &Session) -> Outcome {
         if stats.pending + stats.dead > 0 {
             let pending = text::count(stats.pending, "pending timer");
             let dead = text::count(stats.dead, "dead letter");
-            Confirm::ask(&format!("Delete {namespace} with {pending} and {dead}?"))?;
+            let place = session.http.place();
+            Confirm::ask(&format!("Delete {namespace} at {place} with {pending} and {dead}?"))?;
         }
     }
     let force = args.force.then(|| ("force", "true".to_owned()));
     let call = session.http.namespace(Method::DELETE, namespace, &[]).query(force.as_slice());
     call.hints(NOT_EMPTY).send().await?;
-    session.printer.document("{}", || Ok(format!("{namespace}  deleted")))
+    let place = session.http.place();
+    session.printer.document("{}", || Ok(format!("{namespace}  deleted at {place}")))
 }
 
 /// Deliver no firing until the namespace is resumed; timers can still be scheduled and cancelled
@@ -288,8 +278,12 @@ struct RepairArgs {
 async fn repair(args: RepairArgs, session: &Session) -> Outcome {
     let namespace = &args.named.namespace;
     if let Some(keep) = args.keep.as_ref().filter(|_| args.confirm.is_needed()) {
+        let place = match &args.config {
+            Some(file) => format!("in the store of {}", file.display()),
+            None => format!("at {}", session.http.place()),
+        };
         Confirm::ask(&format!(
-            "Keep {namespace} under number {keep} and discard its timers under any other?"
+            "Keep {namespace} under number {keep} {place} and discard its timers under any other?"
         ))?;
     }
     let result = |repaired: RepairNamespaceResponse| {

@@ -1,8 +1,8 @@
 //! `duly lease` and `duly settle`: lease due firings of the pull lane, and settle them.
 
 use duly_api::{
-    Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, RetryVerdict,
-    SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
+    Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, Namespace,
+    RetryVerdict, SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
 };
 use duly_core::{Millis, NamespaceName};
 use serde_json::json;
@@ -11,8 +11,8 @@ use crate::{
     Outcome,
     args::{NamespaceArg, values},
     failure::Failure,
-    http::HttpResponse,
-    output::{Table, Tone, text, timers, when},
+    http::{self, HttpResponse},
+    output::{Table, Tone, note, text, timers, when},
     session::Session,
 };
 
@@ -49,11 +49,18 @@ pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
         lease: args.lease.map(Duration::from),
         wait: args.wait.map(Duration::from),
     };
-    let call = session.http.post(&args.named.namespace, &["lease"]);
-    let call = call.body(&request).waiting(args.wait.unwrap_or_default().to_std());
-    let reply = call.send().await?;
-    let LeaseResponse { firings, paused } = reply.parse()?;
     let printer = session.printer;
+    let namespace = &args.named.namespace;
+    let wait = args.wait.unwrap_or_default();
+    if wait > Millis::ZERO && !printer.is_quiet {
+        note_if_pushed(namespace, session).await;
+    }
+    let call = session.http.post(namespace, &["lease"]);
+    let reply = call.body(&request).waiting(wait.to_std()).send().await?;
+    let LeaseResponse { firings, paused } = reply.parse()?;
+    if firings.is_empty() && wait == Millis::ZERO && !printer.is_quiet {
+        note_if_pushed(namespace, session).await;
+    }
     // Printed before it is acknowledged: a firing that could not be printed is leased again.
     if printer.is_ndjson() {
         printer.json_list("firings", reply.items("firings")?)?;
@@ -72,6 +79,18 @@ pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
         refused(&request_settlements(session, &args.named.namespace, &tokens, &verdict).await?.1)?;
     }
     Ok(())
+}
+
+/// Notes that a namespace delivers its firings to a webhook. A note is not worth an error.
+async fn note_if_pushed(namespace: &NamespaceName, session: &Session) {
+    let Ok(response) = session.http.get(namespace, &[]).send().await else { return };
+    let Ok(found) = response.parse::<Namespace>() else { return };
+    if let Some(http) = found.destination.and_then(|destination| destination.http) {
+        note(&format!(
+            "{namespace} delivers to {}: only timers that were scheduled with --pull are leased",
+            http.url
+        ));
+    }
 }
 
 /// Settle leased firings: acknowledge, retry, put off or dead-letter them, or extend their leases
@@ -187,7 +206,7 @@ fn refused(results: &[SettleResult]) -> Outcome {
 
 fn word(result: &SettleResult) -> String {
     match &result.error {
-        Some(problem) => problem.detail.clone(),
+        Some(problem) => http::sentence(problem, &[]),
         None => result.outcome().to_string(),
     }
 }

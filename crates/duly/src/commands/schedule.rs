@@ -9,7 +9,7 @@ use crate::{
     args::{NamespaceArg, delivery::Retry, timer::TimerArgs, values},
     failure::Failure,
     http::Hint,
-    output::{text, when},
+    output::{note, text, when},
     session::Session,
 };
 
@@ -61,6 +61,12 @@ const HINTS: &[Hint] = &[
 
 /// Runs the command.
 pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
+    if let Some(id) = args.id.as_ref().map(TimerId::as_str)
+        && id.trim() != id
+        && !session.printer.is_quiet
+    {
+        note(&format!("the id {id:?} begins or ends with a space, which is part of it"));
+    }
     let request = Schedule {
         id: args.id.map(|id| id.as_str().to_owned()),
         expire_after: args.expire_after.map(Duration::from),

@@ -20,7 +20,11 @@ use tokio::{
 
 use crate::{
     Outcome,
-    args::{server::DEFAULT, values},
+    args::{
+        environment::{self, Unread},
+        server::DEFAULT,
+        values,
+    },
     commands::config::SourceArgs,
     failure::Failure,
     open_files::{self, ConnectionsLowered},
@@ -62,6 +66,9 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let source = SourceArgs { config, data, store, listen }.source();
     let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
+    for Unread { name, meant } in environment::unread(true) {
+        tracing::warn!(variable = name, meant, "a variable of the environment is not read");
+    }
     open_files::raise_limit();
     let lowered = open_files::limit_connections(&mut config);
     let runtime = runtime::start(Builder::new_multi_thread())?;

@@ -163,12 +163,15 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
             let name = &named.name;
             if confirm.is_needed() {
                 Confirm::ask(&format!(
-                    "Delete tenant {name}? Its namespaces have no limits then."
+                    "Delete tenant {name} at {}? Its namespaces have no limits then.",
+                    session.http.place()
                 ))?;
             }
             call(session, Method::DELETE, &named).send().await?;
             let document = json!({ "deleted": name.as_str() }).to_string();
-            session.printer.document(&document, || Ok(format!("tenant {name} is deleted\n")))
+            session.printer.document(&document, || {
+                Ok(format!("tenant {name} is deleted at {}\n", session.http.place()))
+            })
         }
     }
 }

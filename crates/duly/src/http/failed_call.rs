@@ -4,14 +4,18 @@ use std::{error::Error, io, time::Duration};
 
 use duly_api::{Problem, Words as _};
 use duly_core::Millis;
-use duly_tls::chain::ChainRefused;
 use reqwest::{Method, StatusCode, Url};
+use rustls::CertificateError;
 
+use super::{advice::for_commands, certificate};
 use crate::failure::Failure;
 
 /// A hint: the condition, and the text. The condition is a code, or a code, a space and a state of the
 /// timer. The first hint that matches is used.
 pub(crate) type Hint = (&'static str, &'static str);
+
+/// The beginning of a command in a text: a sentence with one needs no hint.
+const COMMAND: &str = "`duly ";
 
 /// Returns the failure for a refusal, with its hint.
 pub(super) fn refusal(server: &Url, status: StatusCode, body: &str, hints: &[Hint]) -> Failure {
@@ -68,12 +72,14 @@ pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
     let code = problem.code.replace('_', " ");
     let texts = [&problem.detail, &problem.title, &code].into_iter();
     let mut texts = texts.map(|text| text.trim_end_matches('.')).filter(|text| !text.is_empty());
-    let mut sentence = texts.next().unwrap_or_default().to_owned();
+    let detail = texts.next().unwrap_or_default();
+    let mut sentence = for_commands(detail).into_owned();
     if let Some(field) = &problem.field
-        && !sentence.contains(field.as_str())
+        && !detail.contains(field.as_str())
     {
         sentence = format!("{field}: {sentence}");
     }
+    let names_command = sentence.contains(COMMAND);
     sentence.push_str(&format!(" ({})", problem.code));
     if let Some(wait_ms) = problem.retry_after_ms {
         let wait = Millis::from_ms(wait_ms);
@@ -83,7 +89,9 @@ pub(crate) fn sentence(problem: &Problem, hints: &[Hint]) -> String {
         let (code, state) = when.split_once(' ').unwrap_or((when, ""));
         code == problem.code && (state.is_empty() || state == problem.state().as_str())
     };
-    if let Some((_, hint)) = hints.iter().find(|(when, _)| fits(when)) {
+    if let Some((_, hint)) = hints.iter().find(|(when, _)| fits(when))
+        && !names_command
+    {
         sentence.push_str("\n  ");
         sentence.push_str(hint);
     }
@@ -108,7 +116,10 @@ pub(super) fn no_response_failure(
 /// Returns the failure for a call without a time limit that did not get its whole response.
 pub(super) fn broken(server: &Url, error: &reqwest::Error, method: &Method) -> Failure {
     let server = shown(server);
-    let (is_refused, cause) = root(error);
+    let (is_refused, cause) = match root(error) {
+        Ok(root) => root,
+        Err(certificate) => return certificate::refused(&server, certificate),
+    };
     if error.is_connect() {
         return not_listening(&server, (!is_refused).then_some(&*cause));
     }
@@ -141,26 +152,6 @@ fn no_response(what: &str, method: &Method) -> Failure {
 /// Returns the failure for a server that cannot be connected to. There is a cause unless the system
 /// refused the connection.
 fn not_listening(server: &str, cause: Option<&str>) -> Failure {
-    if let Some(cause) = cause.and_then(|cause| cause.strip_prefix("invalid peer certificate: ")) {
-        let remedy = match cause {
-            cause if cause.contains("CaUsedAsEndEntity") => {
-                "it is the certificate of an authority: give the server one of its own, made without \
-                 CA:TRUE"
-            }
-            cause if cause.contains("NotValidForName") => {
-                "name the server with --server as its certificate does"
-            }
-            cause if cause.contains("Expired") => "renew it",
-            cause if cause.starts_with("the ") => {
-                "the server must send its own certificate and those up to the authority, each once"
-            }
-            _ => "name its authority with --ca-file or DULY_CA_FILE",
-        };
-        return Failure::coded(
-            "unreachable",
-            format_args!("the certificate of {server} is refused ({cause}): {remedy}"),
-        );
-    }
     let cause = match cause {
         None => String::new(),
         // rustls reports this for a response that is not TLS.
@@ -191,20 +182,20 @@ pub(crate) fn shown(server: &Url) -> String {
     shown.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Returns `true` if the connection was refused, and the innermost cause.
-fn root(error: &reqwest::Error) -> (bool, String) {
+/// Returns `true` if the connection was refused, and the innermost cause; or the error of the server's certificate.
+fn root(error: &reqwest::Error) -> Result<(bool, String), &CertificateError> {
     let mut refused = false;
     let mut cause: &dyn Error = error;
     loop {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             refused |= io.kind() == io::ErrorKind::ConnectionRefused;
-            if let Some(refusal) = ChainRefused::of_io(io) {
-                return (refused, format!("invalid peer certificate: {refusal}"));
+            if let Some(error) = certificate::error_of(io) {
+                return Err(error);
             }
         }
         match cause.source() {
             Some(inner) => cause = inner,
-            None => return (refused, cause.to_string()),
+            None => return Ok((refused, cause.to_string())),
         }
     }
 }

@@ -1,32 +1,10 @@
-//! Calls that stream lines in both directions: the response begins while the request is still being
-//! sent.
-//!
-//! Memory holds only a few chunks: the source is read as fast as the server reads, and the response is
-//! returned line by line.
+//! Calls with lines of JSON as their body, whose response is returned line by line.
 
-use std::{
-    io::{self, Read},
-    pin::Pin,
-    task::{Context, Poll},
-    thread,
-};
-
-use axum::body::Bytes;
-use hyper::body::{Body, Frame};
 use reqwest::{Method, Response, Url, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 
 use super::{Call, HINTS, failed_call, unparsed_failure};
 use crate::failure::Failure;
-
-/// Size of the read buffer.
-const CHUNK_BYTES: usize = 64 * 1024;
-/// Most chunks that were read and not yet sent.
-const CHUNKS_MAX: usize = 4;
-
-/// The source, as the body of a request.
-struct Upload(mpsc::Receiver<io::Result<Bytes>>);
 
 /// The lines of a response, as they arrive.
 pub(crate) struct ResponseLines {
@@ -41,18 +19,15 @@ pub(crate) struct ResponseLines {
 }
 
 impl Call<'_> {
-    /// Sends the bytes of `source`, as they are read, as lines of JSON.
-    pub(crate) async fn lines(
-        self,
-        source: impl Read + Send + 'static,
-    ) -> Result<ResponseLines, Failure> {
+    /// Sends these lines of JSON.
+    pub(crate) async fn lines(self, lines: Vec<u8>) -> Result<ResponseLines, Failure> {
         let server = self.client.server.clone();
         let request = self
             .client
             .http
             .request(self.method, self.url)
             .header(CONTENT_TYPE, "application/x-ndjson")
-            .body(reqwest::Body::wrap(Upload::of(source)));
+            .body(lines);
         let broken = |error| failed_call::broken(&server, &error, &Method::POST);
         let response = request.send().await.map_err(broken)?;
         let status = response.status();
@@ -93,40 +68,5 @@ impl ResponseLines {
     /// Parses a line.
     pub(crate) fn parse<T: DeserializeOwned>(&self, line: &str) -> Result<T, Failure> {
         serde_json::from_str(line).map_err(|error| unparsed_failure(&self.server, &error))
-    }
-}
-
-impl Upload {
-    /// Reads the source on a thread of its own, since a terminal or pipe may block.
-    fn of(mut source: impl Read + Send + 'static) -> Self {
-        let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
-        thread::spawn(move || {
-            let mut buffer = vec![0; CHUNK_BYTES];
-            loop {
-                let chunk = match source.read(&mut buffer) {
-                    Ok(0) => return,
-                    Ok(read) => Ok(Bytes::copy_from_slice(&buffer[..read])),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => Err(error),
-                };
-                let is_last = chunk.is_err();
-                if sender.blocking_send(chunk).is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        Self(chunks)
-    }
-}
-
-impl Body for Upload {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
     }
 }

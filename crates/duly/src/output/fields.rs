@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_with::{Map, serde_as};
 
-use super::{text, when};
+use super::{OutputStream, text, when};
 
-/// Longest value that is shown, in characters.
+/// Longest value that is shown on a terminal, in characters.
 const VALUE_CHARS_MAX: usize = 200;
 
 /// The fields of a JSON object, in their order.
@@ -20,30 +20,38 @@ const VALUE_CHARS_MAX: usize = 200;
 #[serde(transparent)]
 pub(crate) struct Fields(#[serde_as(as = "Map<_, _>")] Vec<(String, Box<RawValue>)>);
 
+/// The moment for which values are shown, and the length at which they are cut.
+#[derive(Clone, Copy)]
+struct View {
+    now: Timestamp,
+    chars_max: usize,
+}
+
 impl Fields {
-    /// Returns the pairs for people, at `now`.
-    pub(crate) fn pairs(&self, now: Timestamp) -> Vec<(String, String)> {
+    /// Returns the pairs for people, at `now`. Values are whole unless the screen is a terminal.
+    pub(crate) fn pairs(&self, now: Timestamp, screen: OutputStream) -> Vec<(String, String)> {
+        let chars_max = screen.cut_at(VALUE_CHARS_MAX);
         let mut pairs = Vec::new();
-        self.collect("", now, &mut pairs);
+        self.collect("", View { now, chars_max }, &mut pairs);
         pairs
     }
 
-    fn collect(&self, prefix: &str, now: Timestamp, pairs: &mut Vec<(String, String)>) {
+    fn collect(&self, prefix: &str, view: View, pairs: &mut Vec<(String, String)>) {
         for (name, value) in &self.0 {
             let path = format!("{prefix}{}", text::preview(name, VALUE_CHARS_MAX));
             let raw = value.get();
             if name == "payload" {
-                pairs.push((path, text::preview(raw, VALUE_CHARS_MAX)));
+                pairs.push((path, text::preview(raw, view.chars_max)));
             } else if let Ok(inner) = serde_json::from_str::<Self>(raw) {
                 if inner.0.is_empty() {
                     pairs.push((path, "{}".to_owned()));
                 } else {
-                    inner.collect(&format!("{path}."), now, pairs);
+                    inner.collect(&format!("{path}."), view, pairs);
                 }
             } else if let Ok(items) = serde_json::from_str::<Vec<Box<RawValue>>>(raw) {
-                collect_items(&path, &items, now, pairs);
+                collect_items(&path, &items, view, pairs);
             } else {
-                pairs.push((path, scalar(raw, now)));
+                pairs.push((path, scalar(raw, view)));
             }
         }
     }
@@ -53,7 +61,7 @@ impl Fields {
 fn collect_items(
     path: &str,
     items: &[Box<RawValue>],
-    now: Timestamp,
+    view: View,
     pairs: &mut Vec<(String, String)>,
 ) {
     let objects: Option<Vec<Fields>> =
@@ -61,28 +69,28 @@ fn collect_items(
     match objects {
         Some(objects) if !objects.is_empty() => {
             for (place, object) in objects.iter().enumerate() {
-                let line: Vec<_> = object
-                    .pairs(now)
-                    .into_iter()
-                    .map(|(name, value)| format!("{name} {value}"))
-                    .collect();
+                let mut values = Vec::new();
+                object.collect("", view, &mut values);
+                let line: Vec<_> =
+                    values.into_iter().map(|(name, value)| format!("{name} {value}")).collect();
                 let path = if place == 0 { path } else { "" };
                 pairs.push((path.to_owned(), line.join(", ")));
             }
         }
         _ if items.is_empty() => pairs.push((path.to_owned(), "(none)".to_owned())),
         _ => {
-            let line: Vec<_> = items.iter().map(|item| scalar(item.get(), now)).collect();
+            let line: Vec<_> = items.iter().map(|item| scalar(item.get(), view)).collect();
             pairs.push((path.to_owned(), line.join(", ")));
         }
     }
 }
 
 /// Formats text without quotes, times with their distance from now, and other values unchanged.
-fn scalar(raw: &str, now: Timestamp) -> String {
+fn scalar(raw: &str, view: View) -> String {
+    let View { now, chars_max } = view;
     match serde_json::from_str::<String>(raw) {
-        Ok(text) => text::preview(&when::with_distance(&Time::Text(text), now), VALUE_CHARS_MAX),
-        Err(_) => text::preview(raw, VALUE_CHARS_MAX),
+        Ok(text) => text::preview(&when::with_distance(&Time::Text(text), now), chars_max),
+        Err(_) => text::preview(raw, chars_max),
     }
 }
 
@@ -99,8 +107,11 @@ mod tests {
         )
         .expect("an object");
         let now = Timestamp::MIN;
-        let pairs: Vec<String> =
-            fields.pairs(now).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let pairs: Vec<String> = fields
+            .pairs(now, OutputStream::default())
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         assert_eq!(
             pairs,
             [
@@ -115,5 +126,18 @@ mod tests {
                 "empty=(none)",
             ]
         );
+    }
+
+    #[test]
+    fn values_are_cut_on_a_terminal_alone() {
+        let long = "x".repeat(VALUE_CHARS_MAX + 1);
+        let document = serde_json::json!({ "id": long, "payload": [long], "tags": [long], "a": [{ "b": long }] });
+        let fields: Fields = serde_json::from_str(&document.to_string()).expect("an object");
+        let is_cut = |screen| {
+            let pairs = fields.pairs(Timestamp::MIN, screen).into_iter();
+            pairs.map(|(_, value)| value.contains('…')).collect::<Vec<_>>()
+        };
+        assert_eq!(is_cut(OutputStream::default()), [false; 4]);
+        assert_eq!(is_cut(OutputStream::terminal(80)), [true; 4]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. Every cell is escaped for the terminal, from any source.
 //! 2. On a terminal, columns of the kind `Cut` share the width that the other columns leave. So a row
-//!    stays on one line.
+//!    stays on one line. Elsewhere nothing is cut.
 //! 3. Ids and tokens are never cut, so that they can be copied.
 //! 4. A column without any content is left out.
 
@@ -10,7 +10,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, pres
 
 use super::{OutputStream, Tone, text};
 
-/// Longest text in a `Cut` column if the output has no width, in characters.
+/// Longest text in a `Cut` column on a terminal, in characters.
 const CUT_CHARS_MAX: usize = 60;
 
 /// The kind of a column.
@@ -56,10 +56,7 @@ impl Table {
 
     /// Adds a row. Cells beyond the last column are dropped.
     pub(crate) fn row(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
-        let cells = self.columns.iter().zip(cells).map(|((_, column), cell)| match column {
-            Column::Whole | Column::Number => text::line(&cell),
-            Column::Cut => text::preview(&cell, CUT_CHARS_MAX),
-        });
+        let cells = self.columns.iter().zip(cells).map(|(_, cell)| text::line(&cell));
         self.rows.push((tone, cells.collect()));
     }
 
@@ -72,8 +69,13 @@ impl Table {
     pub(crate) fn text(&self, screen: OutputStream) -> String {
         let mut table = bare(screen);
         table.set_header(one_line(self.columns.iter().map(|(heading, _)| heading.to_uppercase())));
+        let cut_at = screen.cut_at(CUT_CHARS_MAX);
         for (_, cells) in &self.rows {
-            table.add_row(one_line(cells.iter().cloned()));
+            let cells = self.columns.iter().zip(cells).map(|((_, column), cell)| match column {
+                Column::Whole | Column::Number => cell.clone(),
+                Column::Cut => text::cut(cell, cut_at),
+            });
+            table.add_row(one_line(cells));
         }
         for (place, shown) in table.column_iter_mut().enumerate() {
             let (_, column) = self.columns[place];

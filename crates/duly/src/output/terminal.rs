@@ -1,7 +1,7 @@
 //! The properties of stdout and stderr: a terminal with a width and colours, or a pipe or file without.
 //!
 //! 1. Colours are used on terminals only, unless `NO_COLOR` is set or the terminal cannot show them.
-//! 2. Only a terminal has a width. Output to a file or pipe is never cut to a width.
+//! 2. Only a terminal has a width. Output to a file or pipe is never cut.
 
 use std::{
     env,
@@ -60,6 +60,11 @@ impl OutputStream {
             width: if is_terminal { columns().filter(|columns| *columns > 0) } else { None },
             has_colours: is_terminal && colours_are_wanted(),
         }
+    }
+
+    /// Returns the length at which a text is cut: this one on a terminal, none elsewhere.
+    pub(crate) const fn cut_at(self, chars_max: usize) -> usize {
+        if self.is_terminal { chars_max } else { usize::MAX }
     }
 
     /// Returns the text in the colour of its tone.

@@ -22,6 +22,14 @@ pub(crate) fn line(text: &str) -> String {
     preview(text, usize::MAX)
 }
 
+/// Returns an escaped text, cut to `chars_max` characters.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Returns text of several lines, in which only the line ends control the terminal.
 pub(crate) fn lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -101,7 +109,8 @@ fn controls_terminal(c: char) -> bool {
         )
 }
 
-/// Returns a preview of bytes: as text if they are UTF-8, else their number.
+/// Returns bytes as a text on one line if they are UTF-8, else their number. The text is cut to `chars_max`
+/// characters.
 pub(crate) fn preview_bytes(bytes: &[u8], chars_max: usize) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "(empty)".to_owned(),

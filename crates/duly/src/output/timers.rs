@@ -5,18 +5,12 @@ use duly_core::Timestamp;
 
 use super::{Table, Tone, text, when};
 
-/// Longest part of a payload in a column, in characters.
-const PAYLOAD_CHARS_MAX: usize = 200;
-
-/// Returns the beginning of a payload, in the form in which it was given.
+/// Returns a payload, in the form in which it was given.
 fn payload(firing: &Firing) -> String {
     match (&firing.payload, &firing.payload_text, &firing.payload_base64) {
-        (Some(json), ..) => {
-            let json = text::one_line(&String::from_utf8_lossy(json));
-            text::preview(&json, PAYLOAD_CHARS_MAX)
-        }
-        (_, Some(plain), _) => text::preview(&String::from_utf8_lossy(plain), PAYLOAD_CHARS_MAX),
-        (_, _, Some(bytes)) => text::preview_bytes(bytes, PAYLOAD_CHARS_MAX),
+        (Some(json), ..) => text::line(&text::one_line(&String::from_utf8_lossy(json))),
+        (_, Some(plain), _) => text::line(&String::from_utf8_lossy(plain)),
+        (_, _, Some(bytes)) => text::preview_bytes(bytes, usize::MAX),
         (None, None, None) => String::new(),
     }
 }

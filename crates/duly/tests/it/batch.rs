@@ -62,9 +62,72 @@ fn batch_larger_than_one_call_is_streamed() {
     let printed = server.run_with_stdin(&["batch", "n"], operations.as_bytes()).ok();
     assert_eq!(printed, "25000 lines: 25000 accepted, 0 refused\n");
     assert_eq!(server.json(&["namespace", "stats", "n"])["pending"], 25_000);
-    assert_eq!(server.run(&["cancel", "n", "--all", "--limit", "7"]).ok(), "7 timers cancelled\n");
+    let at = &server.url;
+    let cancelled = server.run(&["cancel", "n", "--all", "--limit", "7"]).ok();
+    assert_eq!(cancelled, format!("7 timers cancelled at {at}\n"));
     assert_eq!(server.json(&["namespace", "stats", "n"])["pending"], 24_993);
-    assert_eq!(server.run(&["cancel", "n", "--all"]).ok(), "24993 timers cancelled\n");
+    let cancelled = server.run(&["cancel", "n", "--all"]).ok();
+    assert_eq!(cancelled, format!("24993 timers cancelled at {at}\n"));
+}
+
+#[test]
+fn a_batch_ends_whole_under_a_rate_limit() {
+    let server = Server::start();
+    server.run(&["namespace", "put", "n", "--schedule-per-second", "200"]).ok();
+    let mut operations: String = (0..700)
+        .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))
+        .collect();
+    // Each of these comes after the schedule of its id, which a limit may have refused at first.
+    for n in 0..700 {
+        operations.push_str(&format!("{{\"cancel\":{{\"id\":\"t{n}\"}}}}\n"));
+    }
+    operations.push_str("{\"cancel\":{\"id\":\"never\"}}\n");
+    let ran = server.run_with_stdin(&["batch", "n"], operations.as_bytes());
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{ran:?}");
+    assert!(lines[0].starts_with("line 1401  there is no timer \"never\""), "{ran:?}");
+    assert_eq!(lines[1], "1401 lines: 1400 accepted, 1 refused", "{ran:?}");
+    assert!(ran.stderr.contains("note: waiting for a limit of the server: "), "{ran:?}");
+    assert_eq!(server.json(&["namespace", "stats", "n"])["pending"], 0);
+}
+
+#[test]
+fn a_limit_that_does_not_pass_is_a_refusal() {
+    let server = Server::start();
+    server.run(&["namespace", "put", "n", "--max-delay", "1m"]).ok();
+    let line = b"{\"schedule\":{\"id\":\"a\",\"delay\":\"1h\"}}\n";
+    let ran = server.run_with_stdin(&["batch", "n"], line);
+    assert!(ran.refused(1).contains("1 of 1 line were refused"), "at once");
+}
+
+#[test]
+fn the_lines_of_an_export_name_the_other_command() {
+    let server = Server::start();
+    let lines = "{\"schedule\":{\"id\":\"a\",\"delay\":\"1h\"}}\n{\"timer\":{\"id\":\"b\"}}\n{\"fire\":{\"id\":\"a\"}}\n";
+    let ran = server.run_with_stdin(&["batch", "n"], lines.as_bytes());
+    assert_eq!(ran.stdout, "1 line: 1 accepted, 0 refused\n");
+    let message = ran.refused(1);
+    assert!(
+        message.contains("line 2 is of an export") && message.contains("`duly import -`"),
+        "{message}"
+    );
+    assert_eq!(server.json(&["get", "n", "a"])["state"], "scheduled");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_or_named() {
+    let server = Server::start();
+    let line = b"\xef\xbb\xbf{\"schedule\":{\"id\":\"a\",\"delay\":\"1h\"}}\n";
+    assert_eq!(
+        server.run_with_stdin(&["batch", "n"], line).ok(),
+        "1 line: 1 accepted, 0 refused\n"
+    );
+    let settings = b"\xef\xbb\xbf{\"weight\":3}";
+    server.run_with_stdin(&["namespace", "put", "m", "--file", "-"], settings).ok();
+    for args in [&["batch", "n"][..], &["namespace", "put", "m", "--file", "-"]] {
+        let message = server.run_with_stdin(args, b"\xff\xfe{\0}\0\n\0").refused(1);
+        assert!(message.contains("UTF-16") && message.contains("save it as UTF-8"), "{message}");
+    }
 }
 
 #[test]

@@ -48,9 +48,15 @@ fn a_context_has_a_server_a_key_and_a_namespace() {
     let put =
         ["context", "put", "prod", "--server", &url, "--key-file", &ops, "--namespace", "orders"];
     let saved = at.run(&put).ok();
-    assert!(saved.contains("and is used"), "{saved}");
+    assert!(
+        saved.contains("`duly context use prod`") && saved.contains("--context prod"),
+        "{saved}"
+    );
     at.run(&["context", "put", "dev", "--server", &open.url, "--namespace", "tests"]).ok();
-    // The first one is used, with its namespace.
+    let message = at.run(&["schedule", ".", "x", "--in", "1h"]).refused(2);
+    assert!(message.contains("no context with one is used"), "none is used by itself: {message}");
+    at.run(&["context", "use", "prod"]).ok();
+    assert!(at.run(&put).ok().contains("wherever no other server is named"));
     at.run(&["schedule", ".", "x", "--in", "1h"]).ok();
     assert_eq!(at.run(&["get", "orders", "x", "--output", "json"]).json()["id"], "x");
     at.run(&["schedule", ".", "y", "--in", "1h", "--context", "dev"]).ok();
@@ -75,6 +81,7 @@ fn the_key_of_a_context_goes_to_its_server_alone() {
     let (_process, url) = keyed(&at);
     let ops = at.path("ops");
     at.run(&["context", "put", "prod", "--server", &url, "--key-file", &ops]).ok();
+    at.run(&["context", "use", "prod"]).ok();
     at.run(&["whoami"]).ok();
     // The same server by its address: without the key of the context.
     for command in [at.command(&["whoami", "--server", &url]), {
@@ -94,6 +101,36 @@ fn the_key_of_a_context_goes_to_its_server_alone() {
     assert!(ran.refused(1).contains("unauthenticated"));
     let message = at.run(&["whoami", "--context", "bare", "--server", &url]).refused(2);
     assert!(message.contains("--context"), "{message}");
+}
+
+#[test]
+fn errors_and_results_of_destroying_name_server_and_context() {
+    let (at, server) = (Contexts::new(), Server::start());
+    let address = server.url.clone();
+    let url = address.as_str();
+    at.run(&["context", "put", "prod", "--server", url]).ok();
+    let message = at.run(&["get", "orders", "x", "--context", "prod"]).refused(1);
+    assert!(message.contains(&format!("\n  server: {url} (context prod)\n")), "{message}");
+    let message = server.run(&["get", "orders", "x"]).refused(1);
+    assert!(message.ends_with(&format!("\n  server: {url}\n")), "{message}");
+    for (args, result) in [
+        (&["cancel", "orders", "--all"][..], "1 timer cancelled"),
+        (&["dead", "overdue", "orders"], "0 dead letters created"),
+        (&["dead", "purge", "orders", "--all"], "0 purged"),
+        (&["namespace", "delete", "orders"], "orders  deleted"),
+    ] {
+        if args[0] == "cancel" {
+            server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
+        }
+        let done = at.run(&[args, &["--context", "prod"]].concat()).ok();
+        assert!(done.starts_with(result), "{done}");
+        assert!(done.trim_end().ends_with(&format!("at {url} (context prod)")), "{args:?}: {done}");
+    }
+    // A server that is not there is named once.
+    drop(server);
+    let message = at.run(&["get", "orders", "x", "--context", "prod"]).refused(1);
+    assert_eq!(message.matches(url).count(), 1, "{message}");
+    assert!(message.contains("context: prod"), "{message}");
 }
 
 #[test]

@@ -236,6 +236,70 @@ fn p11_a_file_that_was_changed_is_refused_whole() {
 }
 
 #[test]
+fn p11_a_file_that_was_cut_is_refused_whole() {
+    let (old, _) = filled();
+    let place = Place::new();
+    export(&old, &place, &[]).ok();
+    let (whole, new) = (fs::read(&place.file).expect("it was written"), Server::start());
+    let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end);
+    // Behind each line but the last, and within each line.
+    let cuts: Vec<_> =
+        ends.flat_map(|end| [end - 9, end + 1]).filter(|cut| *cut < whole.len()).collect();
+    assert_eq!(cuts.len(), 2 * 8 - 1);
+    for cut in cuts {
+        fs::write(&place.file, &whole[..cut]).expect("written");
+        let message = import(&new, &place, &["--create-namespaces"]).refused(1);
+        assert!(message.contains("Nothing was imported"), "{cut}: {message}");
+        let args = ["import", "-", "--create-namespaces"];
+        let ran = Server::start().run_with_stdin(&args, &whole[..cut]);
+        let (counted, message) = (ran.stdout.clone(), ran.refused(1));
+        assert!(message.contains("stdin is not as it was exported"), "{cut}: {message}");
+        assert!(counted.contains(" imported, "), "{cut}: {counted}");
+    }
+    assert_eq!(new.json(&["namespace", "list"])["namespaces"], json!([]));
+}
+
+#[test]
+fn an_export_replaces_no_file_without_force() {
+    let (server, place) = (Server::start(), Place::new());
+    fs::write(&place.file, "precious").expect("written");
+    let args = ["export", "--all", "--to", place.name()];
+    let message = server.run(&args).refused(1);
+    assert!(message.contains(place.name()) && message.contains("--force"), "{message}");
+    assert_eq!(place.lines(), ["precious"]);
+    server.run(&[&args[..], &["--force"]].concat()).ok();
+    assert!(place.lines()[0].starts_with("{\"trailer\""), "{:?}", place.lines());
+}
+
+#[test]
+fn an_import_of_operations_names_the_other_command() {
+    let (server, place) = (Server::start(), Place::new());
+    place.write(&[r#"{"schedule":{"id":"a","delay":"1h"}}"#.to_owned()]);
+    let message = import(&server, &place, &["--create-namespaces"]).refused(1);
+    let input = fs::read(&place.file).expect("it was written");
+    for message in [message, server.run_with_stdin(&["import", "-"], &input).refused(1)] {
+        assert!(
+            message.contains("line 1 of") && message.contains("`duly batch NAMESPACE"),
+            "{message}"
+        );
+        assert!(message.contains("Nothing was imported"), "{message}");
+    }
+}
+
+#[test]
+fn an_export_with_a_byte_order_mark_is_whole() {
+    let (old, _) = filled();
+    let place = Place::new();
+    export(&old, &place, &[]).ok();
+    let marked = [&b"\xef\xbb\xbf"[..], &fs::read(&place.file).expect("it was written")].concat();
+    fs::write(&place.file, &marked).expect("written");
+    assert!(import(&Server::start(), &place, &["--create-namespaces"]).ok().contains("5 imported"));
+    fs::write(&place.file, b"\xff\xfe{\0").expect("written");
+    let message = import(&Server::start(), &place, &[]).refused(1);
+    assert!(message.contains("UTF-16") && message.contains("save it as UTF-8"), "{message}");
+}
+
+#[test]
 fn import_keeps_the_name_and_lists_unexported_settings() {
     let (old, _) = filled();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -314,7 +378,7 @@ fn the_next_export_removes_what_a_killed_one_left() {
     assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 2);
     waiting.signal(Signal::KILL);
     waiting.ended();
-    let said = other.run(&["export", "--all", "--to", place.name()]);
+    let said = other.run(&["export", "--all", "--to", place.name(), "--force"]);
     assert!(said.stderr.contains("an export that was killed left it"), "{said:?}");
     assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1);
 }

@@ -13,6 +13,7 @@ mod json_output;
 mod keys;
 mod leaks;
 mod memory;
+mod mistakes;
 mod namespaces;
 mod page_client;
 mod pages;

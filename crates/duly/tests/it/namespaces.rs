@@ -65,7 +65,8 @@ fn stats_count_and_delete_needs_force() {
     assert!(server.run(&["namespace", "stats", "n"]).ok().contains("totals.scheduled"));
     let message = server.run(&["namespace", "delete", "n"]).refused(1);
     assert!(message.contains("--force"), "{message}");
-    assert_eq!(server.run(&["namespace", "delete", "n", "--force"]).ok(), "n  deleted\n");
+    let deleted = server.run(&["namespace", "delete", "n", "--force"]).ok();
+    assert_eq!(deleted, format!("n  deleted at {}\n", server.url));
     assert!(server.run(&["namespace", "get", "n"]).refused(1).contains("not_found"));
 }
 

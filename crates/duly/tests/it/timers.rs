@@ -189,10 +189,10 @@ fn cancel_by_filter_counts_first_and_needs_a_condition() {
     server.run(&["cancel", "n", "--all", "--tag", "red"]).refused(2);
     assert!(server.run(&["cancel", "n", "--id-prefix", ""]).refused(1).contains("not empty"));
     let counted = server.run(&["cancel", "n", "--tag", "red", "--dry-run"]).ok();
-    assert_eq!(counted, "2 timers would be cancelled\n");
+    assert_eq!(counted, format!("2 timers would be cancelled at {}\n", server.url));
     let one =
         ["cancel", "n", "--tag", "red", "--id-prefix", "a", "--due-to", "2100-01-01T00:00:00Z"];
-    assert_eq!(server.run(&one).ok(), "1 timer cancelled\n");
+    assert_eq!(server.run(&one).ok(), format!("1 timer cancelled at {}\n", server.url));
     let rest = server.json(&["cancel", "n", "--all"]);
     assert_eq!(rest["cancelled"], 2);
     assert_eq!(server.run(&["list", "n"]).ok(), "none\n");

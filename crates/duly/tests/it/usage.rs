@@ -54,6 +54,18 @@ fn invalid_arguments_exit_2_and_name_allowed_values() {
         (vec!["store", "repair", "--keys", "undo"], vec!["write-back", "accept"]),
         (vec!["completions"], vec!["<SHELL>"]),
         (vec!["man"], vec!["--dir"]),
+        (vec!["schedule", "n", "--in", "1s", "--payload", "hello"], vec!["--payload-text"]),
+        (
+            vec!["schedule", "n", "--in", "1s", "--payload", "@f.json"],
+            vec!["--payload-file f.json"],
+        ),
+        (vec!["schedule", "n", "--in", "1s", "--payload", "{\"a\": b}"], vec!["single quotes"]),
+        (vec!["serve", "--port", "4000"], vec!["'--port'", "--listen 127.0.0.1:PORT"]),
+        (vec!["serve", "--log-level", "debug"], vec!["DULY_LOG__LEVEL"]),
+        (vec!["serve", "--log-level=debug"], vec!["DULY_LOG__LEVEL"]),
+        (vec!["rm", "n", "i"], vec!["'rm'", "duly cancel NAMESPACE ID"]),
+        (vec!["namespace", "create", "n"], vec!["duly namespace put"]),
+        (vec!["get", "n", "i", "--host", "h"], vec!["--server URL"]),
     ] {
         let ran = run(&args);
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");

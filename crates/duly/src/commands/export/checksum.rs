@@ -72,12 +72,13 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Adds a line; `None` for one that is too long.
-    pub(crate) fn add(&mut self, number: u64, line: Option<&[u8]>) {
+    /// Adds a line; `None` for one that is too long. Returns `false` if it is no line of an export.
+    pub(crate) fn add(&mut self, number: u64, line: Option<&[u8]>) -> bool {
         let read = line.and_then(|line| serde_json::from_slice::<ExportLine>(line).ok());
         let Some(read) = read else {
             self.note(format!("line {number} is not a line of an export"));
-            return self.sum.add(line.unwrap_or_default());
+            self.sum.add(line.unwrap_or_default());
+            return false;
         };
         if let Some(trailer) = read.trailer {
             let found = self.sum.end();
@@ -94,11 +95,12 @@ impl Check {
                 ));
             }
             (self.has_trailer, self.awaits_trailer, self.is_open) = (true, false, false);
-            return;
+            return true;
         }
         self.is_open = read.end.is_none() && (self.is_open || read.namespace.is_some());
         self.awaits_trailer |= read.end.is_some_and(|end| end.trailer);
         self.sum.add(line.unwrap_or_default());
+        true
     }
 
     /// Returns the result, behind the last line.

@@ -38,8 +38,8 @@ pub(super) struct Unfinished {
 }
 
 impl Target {
-    /// Opens the target; `-` is stdout.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    /// Opens the target; `-` is stdout. A file that exists is refused unless `may_replace`.
+    pub(super) fn open(path: &Path, may_replace: bool) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER_BYTES, io::stdout())));
         }
@@ -49,6 +49,15 @@ impl Target {
                 path.display()
             )));
         };
+        if !may_replace && fs::symlink_metadata(path).is_ok() {
+            return Err(Failure::coded(
+                "file_exists",
+                format_args!(
+                    "{} exists: name another file, or replace it with --force",
+                    path.display()
+                ),
+            ));
+        }
         remove_left_overs(path, name);
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));

@@ -66,7 +66,8 @@ impl Batch {
             return Ok(Vec::new());
         }
         let call = session.http.post(namespace, &["import"]);
-        let response: ImportResponse = call.body(self).send().await?.parse()?;
+        let response: ImportResponse =
+            call.body(self).send_patiently(session.printer).await?.parse()?;
         let sent = std::mem::take(self);
         if response.results.len() != sent.numbers.len() {
             return Err(Failure::coded(

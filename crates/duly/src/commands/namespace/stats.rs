@@ -7,7 +7,7 @@ use duly_core::{Millis, NamespaceName, Timestamp};
 use crate::{
     Outcome,
     args::{NamespaceArg, values},
-    output::{Fields, OutputStream, Table, Tone, table, warn_if_incomplete, when},
+    output::{Fields, OutputStream, Table, Tone, table, text, warn_if_incomplete, when},
     session::Session,
 };
 
@@ -22,7 +22,7 @@ pub(super) async fn stats(namespace: &NamespaceName, session: &Session) -> Outco
         let fields: Fields = response.parse()?;
         let NamespaceStats { lanes, unavailable_shards, .. } = response.parse()?;
         warn_if_incomplete(&unavailable_shards);
-        let pairs = fields.pairs(when::now()).into_iter();
+        let pairs = fields.pairs(when::now(), printer.screen).into_iter();
         // A row without a name continues the one before it: another lane.
         let counts = pairs.filter(|(name, _)| name != "lanes" && !name.is_empty());
         let counts = table::of_pairs(printer.screen, counts);
@@ -116,16 +116,20 @@ fn chart(forecast: &NamespaceForecast, now: Timestamp, screen: OutputStream) -> 
         rows.row(Tone::Plain, [name, due.to_string(), bar(due, most)]);
     };
     row("overdue".to_owned(), *overdue);
-    for bucket in buckets {
-        let from = bucket.from.clone().unwrap_or_default();
-        row(when::with_distance(&from, now), bucket.due);
+    for run in buckets.chunk_by(|bucket, next| bucket.due == 0 && next.due == 0) {
+        let [first, others @ ..] = run else { continue };
+        let from = when::with_distance(&first.from.clone().unwrap_or_default(), now);
+        match others.len() {
+            0 => row(from, first.due),
+            _ => row(format!("{from} and {} more", text::count(others.len() as u64, "bucket")), 0),
+        }
     }
     row("later".to_owned(), *later);
-    let mut text = rows.text(screen);
+    let mut shown = rows.text(screen);
     if *in_flight > 0 {
-        text.push_str(&format!("and {in_flight} in flight\n"));
+        shown.push_str(&format!("and {in_flight} in flight\n"));
     }
-    text
+    shown
 }
 
 /// Returns a bar in eighths of a column; a value above 0 has at least one eighth.
@@ -173,6 +177,29 @@ mod tests {
         assert_eq!(bar(100, 100), "█".repeat(40));
         assert_eq!(bar(3, 640), "▏");
         assert_eq!(bar(u64::MAX, u64::MAX), "█".repeat(40));
+    }
+
+    #[test]
+    fn empty_buckets_in_a_row_are_one_row() {
+        let bucket = |minute: u64, due| {
+            let from = Timestamp::from_unix_ms(minute * 60_000).expect("in range");
+            Bucket { from: Some(Time::from(from)), due }
+        };
+        let due = [0, 0, 0, 4, 0, 2, 0, 0];
+        let buckets = (0..).zip(due).map(|(minute, due)| bucket(minute, due)).collect();
+        let forecast = NamespaceForecast { buckets, ..NamespaceForecast::default() };
+        let text = chart(&forecast, Timestamp::MIN, OutputStream::default());
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 8, "{text}");
+        for (line, part) in [
+            (2, "00:00:00.000Z (now) and 2 more buckets"),
+            (3, "00:03:00.000Z (in 3m)"),
+            (4, "00:04:00.000Z (in 4m)  "),
+            (5, "00:05:00.000Z"),
+            (6, "00:06:00.000Z (in 6m) and 1 more bucket "),
+        ] {
+            assert!(lines[line].contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -24,6 +24,14 @@ fn columns_are_aligned_and_cells_escaped() {
 }
 
 #[test]
+fn cells_are_cut_on_a_terminal_alone() {
+    let mut table = Table::new(&["error"]).cut("error");
+    table.row(Tone::Plain, [String::from_iter(['x'; 500])]);
+    assert!(table.text(OutputStream::default()).contains(&"x".repeat(500)));
+    assert!(table.text(OutputStream::terminal(1_000)).contains(&format!("{}…", "x".repeat(60))));
+}
+
+#[test]
 fn on_a_terminal_a_row_is_one_line_and_ids_are_whole() {
     let text = letters().text(OutputStream::terminal(36));
     let plain = text.replace("\u{1b}[1m", "").replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");

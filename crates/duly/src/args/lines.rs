@@ -1,4 +1,4 @@
-//! The lines of an import file, each with its number and a size limit.
+//! The lines of an input file, each with its number and a size limit.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -8,7 +8,7 @@ const LINE_BYTES_MAX: u64 = 32 << 20;
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A file that is read line by line.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     source: BufReader<R>,
     number: u64,
     read_bytes: u64,
@@ -17,7 +17,7 @@ pub(super) struct Lines<R> {
 
 /// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Text {
+pub(crate) enum Text {
     /// The whole line.
     Whole(Vec<u8>),
     /// A line that is longer than the limit.
@@ -26,7 +26,7 @@ pub(super) enum Text {
 
 impl Text {
     /// Returns the line, if it is not too long.
-    pub(super) fn whole(&self) -> Option<&[u8]> {
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
         match self {
             Self::Whole(line) => Some(line),
             Self::TooLong => None,
@@ -36,7 +36,7 @@ impl Text {
 
 impl<R: Read> Lines<R> {
     /// Returns the lines of a source.
-    pub(super) fn new(source: R) -> Self {
+    pub(crate) fn new(source: R) -> Self {
         Self::up_to(source, LINE_BYTES_MAX)
     }
 
@@ -46,17 +46,22 @@ impl<R: Read> Lines<R> {
     }
 
     /// Returns the number of bytes read so far.
-    pub(super) fn read_bytes(&self) -> u64 {
+    pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
     /// Returns the number of the last line.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
+    /// Returns `true` if the next line was read already, so that reading it does not wait.
+    pub(crate) fn has_next(&self) -> bool {
+        self.source.buffer().contains(&b'\n')
+    }
+
     /// Reads the next line that is not empty, without its line end.
-    pub(super) fn next(&mut self) -> io::Result<Option<Text>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Text>> {
         loop {
             let mut line = Vec::new();
             let mut bounded = self.source.by_ref().take(self.bytes_max + 1);

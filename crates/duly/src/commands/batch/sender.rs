@@ -1,0 +1,206 @@
+//! Carries out steps: sends their lines, and sends those again that a limit of the server refused.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use duly_api::{Problem, batch::LastLine};
+use duly_core::NamespaceName;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::input::{InputLine, LINES_MAX};
+use crate::{
+    failure::Failure,
+    http::{self, Patience, passing},
+    session::Session,
+};
+
+/// The result of a line.
+pub(super) struct LineResult {
+    /// The line of the response; none for an accepted line if only refused ones are returned.
+    pub(super) text: Option<String>,
+    /// The reason for which the line was refused, if it was.
+    pub(super) error: Option<Box<Problem>>,
+}
+
+/// The results of a step by the number of the line.
+pub(super) type StepResults = BTreeMap<u64, LineResult>;
+
+/// The part of a step that was carried out before the end of a batch, and the reason of the end.
+pub(super) type Stopped = (StepResults, Failure);
+
+/// Sends the lines of a batch.
+pub(super) struct Sender<'a> {
+    session: &'a Session,
+    namespace: &'a NamespaceName,
+    /// `true`: only refused lines are returned.
+    errors_only: bool,
+    /// Most lines of the next call: a limit lowers it to the number that it let through.
+    width: usize,
+    patience: Patience,
+}
+
+/// A line of the response: the result of a line, or the last line.
+#[derive(Deserialize)]
+struct ResponseLine {
+    line: Option<u64>,
+    error: Option<Box<Problem>>,
+    #[serde(flatten)]
+    last: Option<LastLine>,
+}
+
+/// The results of a call: of a prefix of its lines, and the reason for which the others were not carried out.
+#[derive(Default)]
+struct Called {
+    results: Vec<LineResult>,
+    rest: Option<Box<Problem>>,
+}
+
+impl<'a> Sender<'a> {
+    /// Returns a sender of lines for a namespace.
+    pub(super) fn new(
+        session: &'a Session,
+        namespace: &'a NamespaceName,
+        errors_only: bool,
+    ) -> Self {
+        let patience = Patience::default();
+        Self { session, namespace, errors_only, width: LINES_MAX, patience }
+    }
+
+    /// Carries out a step, and waits for limits that pass. Returns the result of each line.
+    pub(super) async fn carry_out(&mut self, step: Vec<InputLine>) -> Result<StepResults, Stopped> {
+        let mut results = StepResults::new();
+        let mut pending = VecDeque::from(step);
+        while let Some(first) = pending.front().map(|line| line.number) {
+            let count = self.width.clamp(1, pending.len());
+            let part: Vec<_> = pending.drain(..count).collect();
+            let Called { results: called, rest } = match self.call(&part).await {
+                Ok(called) => called,
+                Err(failure) => return Err((results, doubtful(failure, first))),
+            };
+            let (mut again, mut limit, mut done) = (Vec::new(), None, 0);
+            let mut called = called.into_iter();
+            for line in part {
+                let result = called.next();
+                let problem = match &result {
+                    Some(result) => result.error.as_deref(),
+                    None => rest.as_deref(),
+                };
+                let waits = problem.and_then(|it| Some((it.clone(), Patience::wait_of(it)?)));
+                match result.filter(|_| waits.is_none()) {
+                    Some(result) => {
+                        done += 1;
+                        results.insert(line.number, result);
+                    }
+                    None => again.push(line),
+                }
+                limit = limit.into_iter().chain(waits).max_by_key(|(_, wait)| *wait);
+            }
+            for line in again.into_iter().rev() {
+                pending.push_front(line);
+            }
+            if done > 0 {
+                self.patience.progress();
+            }
+            let is_quiet = self.session.printer.is_quiet;
+            match (limit, rest) {
+                (Some((problem, wait)), _) => {
+                    self.width = done.max(1);
+                    if !self.patience.wait(&problem, wait, is_quiet).await {
+                        return Err(stopped(results, pending, &problem));
+                    }
+                }
+                (None, Some(problem)) => return Err(stopped(results, pending, &problem)),
+                (None, None) => self.width = (2 * self.width).min(LINES_MAX),
+            }
+        }
+        Ok(results)
+    }
+
+    /// Sends lines once.
+    async fn call(&self, part: &[InputLine]) -> Result<Called, Failure> {
+        let mut body = Vec::with_capacity(part.iter().map(|line| line.text.len() + 1).sum());
+        for line in part {
+            body.extend_from_slice(&line.text);
+            body.push(b'\n');
+        }
+        let results = if self.errors_only { "errors" } else { "all" };
+        let call = self.session.http.post(self.namespace, &["batch"]);
+        let call = call.query(&[("results", results.to_owned())]);
+        let mut response = match call.lines(body).await {
+            Ok(response) => response,
+            Err(failure) => {
+                // The whole call was refused: none of its lines was carried out.
+                let (problem, _) = passing(&failure).ok_or(failure)?;
+                return Ok(Called { rest: Some(Box::new(problem)), ..Called::default() });
+            }
+        };
+        let accepted = || LineResult { text: None, error: None };
+        let mut called = Called::default();
+        let mut is_whole = false;
+        while let Some(text) = response.next().await? {
+            let ResponseLine { line, error, last } = response.parse(&text)?;
+            if let Some(line) = line {
+                let place = usize::try_from(line).unwrap_or(usize::MAX);
+                let number = part.get(place.wrapping_sub(1)).map(|line| line.number);
+                let is_next = place > called.results.len();
+                let number = number.filter(|_| is_next).ok_or_else(unlike_a_batch)?;
+                let rest = text.strip_prefix(&format!("{{\"line\":{line}"));
+                let text = rest.ok_or_else(unlike_a_batch)?;
+                called.results.resize_with(place - 1, accepted);
+                let text = Some(format!("{{\"line\":{number}{text}"));
+                called.results.push(LineResult { text, error });
+            }
+            match last {
+                None => {}
+                Some(LastLine::Summary { .. }) => is_whole = true,
+                Some(LastLine::Stopped { after_line, error }) => {
+                    let done = usize::try_from(after_line).unwrap_or(usize::MAX).min(part.len());
+                    called.results.resize_with(done, accepted);
+                    return Ok(Called { rest: Some(error), ..called });
+                }
+            }
+        }
+        if self.errors_only && is_whole {
+            called.results.resize_with(part.len(), accepted);
+        }
+        if called.results.len() == part.len() {
+            return Ok(called);
+        }
+        Err(Failure::coded("outcome_unknown", "the response ended before its last line"))
+    }
+}
+
+/// Returns the failure for a response that is not one of a batch.
+fn unlike_a_batch() -> Failure {
+    Failure::coded(
+        "not_duly",
+        "the response is not that of a batch: check that the server has the same version as this command",
+    )
+}
+
+/// Returns the failure for lines whose outcome is not known.
+fn doubtful(failure: Failure, first: u64) -> Failure {
+    failure.with_note(&format!(
+        "the outcome of the lines from {first} on is unknown. Lines with an id can be sent again: accepted ones are \
+         returned as existing"
+    ))
+}
+
+/// Returns the end of a batch before these lines, which were not carried out for this reason.
+fn stopped(mut results: StepResults, pending: VecDeque<InputLine>, problem: &Problem) -> Stopped {
+    let last = pending.back().map_or(0, |line| line.number);
+    for InputLine { number, .. } in pending {
+        let text = json!({ "line": number, "error": problem }).to_string();
+        let error = Some(Box::new(problem.clone()));
+        results.insert(number, LineResult { text: Some(text), error });
+    }
+    let why = http::sentence(problem, &[]);
+    let failure = Failure::coded(
+        "stopped",
+        format_args!(
+            "the server carries out no more lines: {why}. Send the refused lines again, and those after line {last}, \
+             which were not sent"
+        ),
+    );
+    (results, failure)
+}
