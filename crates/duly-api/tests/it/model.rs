@@ -110,8 +110,8 @@ macro_rules! each_message {
             NamespaceForecast NamespaceLimits NamespaceSettings NamespaceStats Node Operation
             OperationResult Problem PullDestination PurgeRequest PurgeResponse PushLane
             RedriveRequest RedriveResponse RepairNamespaceResponse Reschedule ResumeRequest Retry
-            RetryVerdict Schedule SettleResponse SettleResult Settlement SigningSecrets TagList
-            Timer Totals)
+            RetryVerdict Schedule SettleResponse SettleResult Settlement SigningSecrets SnoozeVerdict
+            TagList Timer Totals)
     };
     (@ $check:ident $arguments:tt $($message:ident)*) => {{
         $($check::<duly_api::$message> $arguments;)*

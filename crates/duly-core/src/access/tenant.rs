@@ -164,7 +164,10 @@ impl HostPattern {
         let name = name.strip_suffix('.').unwrap_or(name);
         let host = Host::parse(name).ok();
         let is_right = match &host {
-            Some(Host::Domain(name)) => !name.contains('*') && !has_empty_label(name),
+            Some(Host::Domain(name)) => {
+                // Its dot at the end is removed already: another one ends an empty label.
+                !name.contains('*') && !has_empty_label(name) && !name.ends_with('.')
+            }
             Some(Host::Ipv4(_) | Host::Ipv6(_)) => begin.is_empty(),
             None => false,
         };

@@ -70,11 +70,12 @@ pub(crate) async fn call_http(
     app: &App,
     (method, path): (&str, &str),
     key: Option<&PresentedKey>,
-    body: impl Into<Body>,
+    body: &str,
 ) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path).header(HOST, "localhost");
     let request = with_key(request, key).header("content-type", "application/json");
-    let response = router(app.clone()).oneshot(request.body(body.into()).unwrap()).await;
+    let response =
+        router(app.clone()).oneshot(request.body(Body::from(body.to_owned())).unwrap()).await;
     let response = response.unwrap();
     let status = response.status();
     assert_eq!(status == 401, response.headers().contains_key(WWW_AUTHENTICATE));

@@ -144,6 +144,11 @@ fn complete(document: &mut Value) {
     let mut changes = BTreeSet::new();
     for (_, calls) in entries(&mut document["paths"]) {
         changes.extend(name_of(&calls["patch"]["requestBody"]["content"][JSON]["schema"]));
+        for (_, call) in entries(calls) {
+            if let Some(parameters) = call.get_mut("parameters") {
+                each_object(parameters, &mut |object| without_null(object, false));
+            }
+        }
     }
     for (name, schema) in entries(&mut document["components"]["schemas"]) {
         let is_change = changes.contains(name);

@@ -66,8 +66,8 @@ fn cure(path: &str) -> Option<String> {
     if versionless.len() > 1 {
         candidates.push([&["v1", "namespaces"][..], versionless].concat());
     }
-    if let Some(path) = candidates.iter().find_map(|parts| matching(parts, |known, it| known == it))
-    {
+    let same = |known: &str, it: &str| known.eq_ignore_ascii_case(it);
+    if let Some(path) = candidates.iter().find_map(|parts| matching(parts, same)) {
         return meant(&path);
     }
     for parts in &candidates {

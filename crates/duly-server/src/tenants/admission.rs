@@ -223,6 +223,7 @@ fn added_by(command: &Command) -> Use {
         }
         Operation::Cancel { .. }
         | Operation::CancelSeen { .. }
+        | Operation::CancelOrStop { .. }
         | Operation::Fire { .. }
         | Operation::DeadLetter { .. }
         | Operation::Purge { .. }

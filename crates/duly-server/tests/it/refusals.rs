@@ -182,7 +182,10 @@ async fn a_refused_settlement_refuses_only_itself() {
     let rows: &[(&str, Fault)] = &[
         ("7", ("settlements[1]", "7", "a JSON object")),
         (r#"{"ack":{}}"#, ("settlements[1].token", "", "given")),
-        (r#"{"token":"x"}"#, ("settlements[1]", "", "exactly one of ack, retry, dead, extend")),
+        (
+            r#"{"token":"x"}"#,
+            ("settlements[1]", "", "exactly one of ack, retry, snooze, dead, extend"),
+        ),
         (
             r#"{"token":"x","ack":{},"dead":{"reason":"y"}}"#,
             ("settlements[1]", "", "exactly one of"),

@@ -1,7 +1,7 @@
 //! Cancels of timers in flight with the order that no attempt follows the one under way (P4).
 
 use duly_core::{
-    Settings, State,
+    RetryPolicy, Settings, State,
     timer::{AttemptOutcome, Wait},
 };
 
@@ -68,11 +68,14 @@ pub(super) async fn p4_a_stopped_attempt_that_fails_ends_cancelled(
 pub(super) async fn p4_the_last_attempt_of_a_stopped_timer_is_no_dead_letter(
     harness: &dyn Harness,
 ) -> CaseResult {
-    let once = duly_core::RetryPolicy::Delays(Vec::new());
-    let scene = Scene::with(harness, Settings { retry: once, ..settings() }).await;
-    let firing = stopped_in_flight(&scene, "a").await;
-    assert_eq!(scene.settle(&firing, retry_in(secs(1))).await, SettleOutcome::Cancelled);
-    check_cancelled(&scene, "a", 1, false).await;
+    let twice = RetryPolicy::Delays(vec![secs(1)]);
+    let scene = Scene::with(harness, Settings { retry: twice, ..settings() }).await;
+    let (_, first) = scene.bring("a", State::InFlight).await;
+    scene.settled(&first.expect("an in-flight timer has a lease"), retry_in(secs(0))).await;
+    let last = scene.claim_one().await;
+    assert_eq!(scene.apply(stop_op("a")).await, stopped(2, false));
+    assert_eq!(scene.settle(&last, retry_in(secs(1))).await, SettleOutcome::Cancelled);
+    check_cancelled(&scene, "a", 2, false).await;
     assert_eq!(scene.stats().await.dead, 0);
     CaseResult::Whole
 }

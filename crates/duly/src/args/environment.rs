@@ -5,7 +5,8 @@
 
 use std::env;
 
-use duly_server::{config::keys::KEYS, most_similar};
+use duly_core::similar_name::most_similar;
+use duly_server::config::keys::KEYS;
 
 /// The beginning of every name.
 const PREFIX: &str = "DULY_";
@@ -25,11 +26,12 @@ const KNOWN: [&str; 10] = [
 /// The variable of the log level.
 const LOG_LEVEL: &str = "DULY_LOG__LEVEL";
 /// Names that are no typing errors, and the known names.
-const HABITS: [(&str, &str); 5] = [
+const HABITS: [(&str, &str); 6] = [
     ("DULY_LOG", LOG_LEVEL),
     ("DULY_LOG_LEVEL", LOG_LEVEL),
     ("DULY_URL", "DULY_SERVER"),
     ("DULY_KEY", "DULY_API_KEY"),
+    ("DULY_KEY_FILE", "DULY_API_KEY_FILE"),
     ("DULY_TOKEN", "DULY_API_KEY"),
 ];
 

@@ -111,7 +111,7 @@ fn bash_completes_commands_options_values_and_namespaces() {
         (vec!["duly", "sch"], &["schedule"][..]),
         (vec!["duly", "namespace", "fore"], &["forecast"]),
         (vec!["duly", "schedule", "--if-"], &["--if-exists"]),
-        (vec!["duly", "schedule", "--if-exists", "re"], &["replace"]),
+        (vec!["duly", "schedule", "--if-exists", "rep"], &["replace"]),
         (vec!["duly", "list", "--state", "in"], &["in_flight"]),
         (vec!["duly", "dead", "purge", "--ye"], &["--yes"]),
         (vec!["duly", "get", "ord"], &["orders", "orders-eu"]),

@@ -67,7 +67,10 @@ fn timer_json_equals_the_http_response_in_every_state() {
     let made = printed(&server, &all);
     assert_eq!(made, http(&server, "GET", "timers/all", ""), "as scheduled");
     let printed_again = printed(&server, &all);
-    assert!(printed_again.contains(r#""state":"scheduled","existing":true,"due_at""#));
+    assert!(
+        printed_again
+            .contains(r#""state":"scheduled","existing":true,"unchanged":"same_request","due_at""#)
+    );
     let change = ["reschedule", "n", "all", "--retry-delays", "1s,1m", "--payload-text", "ä\n"];
     assert_eq!(printed(&server, &change), http(&server, "GET", "timers/all", ""));
     let shown = same(&server, &["get", "n", "all"], "timers/all");

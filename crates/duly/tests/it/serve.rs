@@ -170,7 +170,7 @@ fn tls_is_served_and_its_certificate_reloaded() {
     let message = run(&["health", "--server", &url]).refused(1);
     assert!(message.contains("name its authority with --ca-file"), "{message}");
     let message = run(&["health", "--server", &url.replace("https", "http")]).refused(1);
-    assert!(message.contains("write https:// instead of http://"), "{message}");
+    assert!(message.contains("write https:// in place of http://"), "{message}");
     let metrics = run(&["metrics", "tls_certificate", "--server", &socket]).ok();
     assert!(metrics.contains("duly_tls_certificate_expiry_timestamp_seconds"), "{metrics}");
 

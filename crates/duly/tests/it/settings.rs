@@ -12,7 +12,7 @@ fn set_changes_what_is_named_and_keeps_the_rest() {
     let server = Server::start();
     let set = |args: &[&str]| server.json(&[&["namespace", "set", "n"], args].concat());
     let message = server.run(&["namespace", "set", "n", "--weight", "2"]).refused(1);
-    assert!(message.contains("`duly namespace put`"), "{message}");
+    assert!(message.contains("`duly namespace put n`"), "{message}");
     let put = ["namespace", "put", "n", "--max-dead", "5", "--max-pending", "6", "--lease", "9s"];
     server.run(&[&put[..], &["--max-attempts", "3"]].concat()).ok();
     let settings = set(&["--max-dead", "7", "--min-backoff", "2s", "--deliver-per-second", "8"]);

@@ -164,7 +164,7 @@ fn timers(given: &CallInputs) -> Vec<Call> {
         post("/v1/namespaces/{namespace}/timers", schedule()),
         call("GET", one, Sent::Nothing),
         call("PATCH", one, Sent::Document(patch)),
-        asking(call("DELETE", one, Sent::Nothing), "if_revision=1"),
+        asking(call("DELETE", one, Sent::Nothing), "if_revision=1&no_further_attempt=true"),
         post("/v1/namespaces/{namespace}/timers/{id}/fire", json!({})),
         post("/v1/namespaces/{namespace}/timers/{id}/forget", json!({})),
         post(batch, json!({"operations": operations})),

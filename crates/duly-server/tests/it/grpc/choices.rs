@@ -179,7 +179,7 @@ async fn a_settlement_with_two_verdicts_refuses_only_itself() {
     assert_eq!(results.len(), 3);
     for (i, result) in results.into_iter().enumerate() {
         assert_eq!(result.outcome, None);
-        let allowed = "exactly one of ack, retry, dead, extend";
+        let allowed = "exactly one of ack, retry, snooze, dead, extend";
         check_item(result.error, &format!("settlements[{i}]"), allowed);
     }
     assert_eq!(get(&server, &firings[0].id).await.state(), v1::State::InFlight);

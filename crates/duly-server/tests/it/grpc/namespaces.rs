@@ -105,7 +105,7 @@ async fn a_setting_that_is_not_allowed_is_named_with_its_path() {
     for (settings, field) in [
         (of(|it| it.weight = Some(0)), "settings.weight"),
         (of(|it| it.lease = Some(lasting(1))), "settings.lease"),
-        (of(|it| it.retention = Some(lasting(-1_000))), "settings.retention"),
+        (of(|it| it.retention = Some(lasting(-1_000))), "settings.retention.seconds"),
         (
             of(|it| it.retry = Some(v1::Retry { max_attempts: Some(0), ..Default::default() })),
             "settings.retry.max_attempts",
@@ -123,7 +123,7 @@ async fn a_setting_that_is_not_allowed_is_named_with_its_path() {
         ),
         (
             of_whole(|it| it.max_delay = Some(lasting(-1_000))),
-            "settings.limits.namespace.max_delay",
+            "settings.limits.namespace.max_delay.seconds",
         ),
         (of_whole(|it| it.max_dead = Some(0)), "settings.limits.namespace.max_dead"),
     ] {

@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Row] = &[
     ("POST", LEASE, "{\"lease\":\"13h\"}", 400, INVALID, ("lease", "\"13h\"", "from 1s to 12h")),
     ("POST", LEASE, "{\"wait\":\"61s\"}", 400, INVALID, ("wait", "\"1m1s\"", "from 0s to 1m")),
     ("POST", LEASE, "{\"wait\":20}", 400, INVALID, ("wait", "\"20\"", "\"20s\" or \"20ms\"")),
-    ("POST", LEASE, "{\"wait\":1.5}", 400, INVALID, ("wait", "1.5", DURATION)),
+    ("POST", LEASE, "{\"wait\":1.5}", 400, INVALID, ("wait", "1.5", "a duration with a unit: \"1.5s\" or \"1.5ms\"")),
     ("POST", LEASE, "{\"lane\":\"x\"}", 400, INVALID, ("lane", "\"lane\"", "max, max_bytes, lease, wait")),
     ("POST", "/v1/namespaces/none/lease", "{}", 404, "not_found", NONE),
 
@@ -183,7 +183,7 @@ pub(super) const ROWS: &[Row] = &[
     ("PUT", NS, "{\"limits\":{\"lane\":{\"deliver_per_second\":100000001}}}", 400, INVALID, ("limits.lane.deliver_per_second", "100000001", "from 1 to 100000000")),
     ("PUT", NS, "{\"limits\":{\"namespace\":{\"max_delay\":\"x\"}}}", 400, INVALID, ("limits.namespace.max_delay", "\"x\"", DURATION)),
     ("PUT", NS, "{\"limits\":{\"namespace\":{\"max_pending\":\"many\"}}}", 400, INVALID, ("limits.namespace.max_pending", "\"many\"", "an integer")),
-    ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "lane or namespace")),
+    ("PUT", NS, "{\"limits\":{\"max_fun\":1}}", 400, INVALID, ("limits.max_fun", "\"max_fun\"", "known here: lane, namespace")),
     ("PUT", "/v1/namespaces/a%2Fb", "{}", 400, INVALID, ("namespace", "\"a/b\"", "A-Z a-z 0-9")),
 
     // Moving.

@@ -138,7 +138,7 @@ impl OpGenerator {
 
     fn request(&mut self, i: u64) -> OpCommand {
         let id = self.id();
-        match self.below(20) {
+        match self.below(18) {
             0..=7 => {
                 let payload = self.one_in(2).then(|| self.payload());
                 let tags = if self.one_in(3) { vec!["red".to_owned()] } else { Vec::new() };
@@ -174,7 +174,6 @@ impl OpGenerator {
                 if_revision: self.revision(),
             },
             10..=12 => OpCommand::Cancel { id, if_revision: self.revision() },
-            18 | 19 => OpCommand::CancelOrStop { id, if_revision: self.revision() },
             13 => OpCommand::Redrive(id, self.grains(3)),
             14 => OpCommand::RedriveFiring(self.below(10), self.grains(3)),
             15 => OpCommand::DeadLetter(id, self.grains(3)),

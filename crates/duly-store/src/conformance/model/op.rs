@@ -101,13 +101,6 @@ pub enum OpCommand {
         /// The revision that it must have, if given.
         if_revision: Option<u32>,
     },
-    /// Cancel, or stop in flight.
-    CancelOrStop {
-        /// The id.
-        id: TimerId,
-        /// The revision that it must have, if given.
-        if_revision: Option<u32>,
-    },
     /// Fire now.
     Fire(TimerId),
     /// Dead-letter it if it was due at least this long ago.

@@ -116,9 +116,6 @@ fn operation(harness: &dyn Harness, request: &OpCommand, known: &Known) -> Optio
             timer: imported(harness, id, (incarnation, occurrence), timing, history),
         },
         OpCommand::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
-        OpCommand::CancelOrStop { id, if_revision } => {
-            Operation::CancelOrStop { id, if_revision, seen: None }
-        }
         OpCommand::Fire(id) => Operation::Fire { id },
         OpCommand::DeadLetter(id, ago) => Operation::DeadLetter {
             id,

@@ -68,6 +68,8 @@ pub(crate) struct Check {
     /// `true`: an end line said that a trailer follows.
     awaits_trailer: bool,
     has_trailer: bool,
+    /// `true`: it has a line of an export.
+    has_line: bool,
     difference: Option<String>,
 }
 
@@ -80,6 +82,7 @@ impl Check {
             self.sum.add(line.unwrap_or_default());
             return false;
         };
+        self.has_line = true;
         if let Some(trailer) = read.trailer {
             let found = self.sum.end();
             if found.lines != trailer.lines {
@@ -107,7 +110,7 @@ impl Check {
     pub(crate) fn end(self, lines: u64) -> Checked {
         let is_begun = self.sum.lines > 0;
         match self.difference {
-            Some(difference) if self.has_trailer || self.awaits_trailer => {
+            Some(difference) if self.has_trailer || self.awaits_trailer || !self.has_line => {
                 Checked::Differs(difference)
             }
             _ if !is_begun && !self.has_trailer => Checked::Differs("it is empty".to_owned()),
@@ -188,5 +191,7 @@ mod tests {
         let old: Vec<_> = lines.iter().map(|line| line.replace(r#","trailer":true"#, "")).collect();
         assert_eq!(checked(&old), Checked::Unknown);
         assert!(matches!(checked(&old[..3]), Checked::Differs(_)), "it is truncated");
+        let cut = [old[0][..9].to_owned()];
+        assert!(matches!(checked(&cut), Checked::Differs(_)), "cut within its first line");
     }
 }

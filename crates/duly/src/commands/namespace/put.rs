@@ -157,7 +157,9 @@ fn changes(before: &Value, after: &Value) -> Vec<String> {
         Some(value) => value.to_string(),
         None => "none".to_owned(),
     };
-    let changed = names.filter(|name| before.get(*name) != after.get(*name));
+    // The time of the last put is no setting.
+    let settings = names.filter(|name| *name != "updated_at");
+    let changed = settings.filter(|name| before.get(*name) != after.get(*name));
     changed
         .map(|name| format!("{name} {} → {}", value(&before, name), value(&after, name)))
         .collect()

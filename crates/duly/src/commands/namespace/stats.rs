@@ -192,11 +192,11 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 8, "{text}");
         for (line, part) in [
-            (2, "00:00:00.000Z (now) and 2 more buckets"),
+            (2, "00:00:00.000Z (now) and 2 buckets more"),
             (3, "00:03:00.000Z (in 3m)"),
             (4, "00:04:00.000Z (in 4m)  "),
             (5, "00:05:00.000Z"),
-            (6, "00:06:00.000Z (in 6m) and 1 more bucket "),
+            (6, "00:06:00.000Z (in 6m) and 1 bucket more "),
         ] {
             assert!(lines[line].contains(part), "{part}: {text}");
         }
