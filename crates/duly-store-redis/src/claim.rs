@@ -87,7 +87,7 @@ impl Deployment {
                 }
                 // What was granted before a failure is returned as granted.
                 Err(error) if claiming.claimed.firings.is_empty() => {
-                    // The store has not executed it.
+                    // A shard that is unavailable has not executed the step: nothing is to be handed back.
                     guard.seen = matches!(error, Error::Unavailable { .. });
                     return Err(error);
                 }
