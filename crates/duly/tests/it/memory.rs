@@ -17,7 +17,10 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -36,50 +39,57 @@ const ATTACK: Duration = Duration::from_secs(3);
 const SMALL_WITHIN: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 5_000 } else { 100 });
 
-/// A control group that is removed at the end.
-struct Group(PathBuf);
+/// Time limit of a call under attack, and of a start: longer than any that is not stuck. A build without optimization
+/// digests an attack slowly, and shares the machine with other tests.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 180 } else { 30 });
+
+/// A control group that is removed at the end. There is one at a time: attacks do not slow down each other.
+struct Group {
+    path: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
 
 impl Group {
     /// Returns a control group with the limit of the test, or the reason why it cannot be created.
     fn new() -> Result<Self, String> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::create().map(|path| Self { path, _alone: alone })
+    }
+
+    fn create() -> Result<PathBuf, String> {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
         let name = format!("duly-memory-{}-{number}", std::process::id());
-        let limit = LIMIT_BYTES.to_string();
+        // Outside of a control group file system a directory is an ordinary one, without these files.
+        let set = |file: PathBuf| {
+            let mut file = fs::OpenOptions::new().write(true).open(file)?;
+            file.write_all(LIMIT_BYTES.to_string().as_bytes())
+        };
         let mut why = String::new();
         for (root, files) in [
             ("/sys/fs/cgroup", &["memory.max"][..]),
             ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
         ] {
-            let group = Self(Path::new(root).join(&name));
-            if let Err(error) = fs::create_dir(&group.0) {
-                why = format!("{}: {error}", group.0.display());
-                continue;
-            }
-            match group.set(files[0], &limit) {
+            let path = Path::new(root).join(&name);
+            match fs::create_dir(&path).and_then(|()| set(path.join(files[0]))) {
                 Ok(()) => {
                     // Without swap accounting this file does not exist.
-                    files[1..].iter().for_each(|file| drop(group.set(file, &limit)));
-                    return Ok(group);
+                    files[1..].iter().for_each(|file| drop(set(path.join(file))));
+                    return Ok(path);
                 }
-                Err(error) => why = format!("{}: {error}", group.0.display()),
+                Err(error) => why = format!("{}: {error}", path.display()),
             }
+            fs::remove_dir(&path).ok();
         }
         Err(why)
-    }
-
-    /// Writes an existing setting. Outside of a control group file system the directory is an ordinary
-    /// one.
-    fn set(&self, file: &str, value: &str) -> std::io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).open(self.0.join(file))?;
-        file.write_all(value.as_bytes())
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         // The processes in it have ended; a leftover directory does no harm.
-        fs::remove_dir(&self.0).ok();
+        fs::remove_dir(&self.path).ok();
     }
 }
 
@@ -94,7 +104,7 @@ struct Limited {
 impl Limited {
     fn start(group: Group) -> Self {
         let limited = Self::start_with(group, &[]);
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + PATIENCE;
         while limited.call("GET", "/readyz", "").is_none_or(|status| status != 200) {
             assert!(Instant::now() < until, "the server does not start");
             std::thread::yield_now();
@@ -110,7 +120,7 @@ impl Limited {
             std::env::var("DULY_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_duly").into());
         let script = format!(
             "echo $$ > {}/cgroup.procs && exec {binary} serve --data {}/data --listen {address}",
-            group.0.display(),
+            group.path.display(),
             directory.path().display(),
         );
         let child = Command::new("sh")
@@ -135,7 +145,7 @@ impl Limited {
     /// Makes a call. Returns the status of its response, or none.
     fn call(&self, method: &str, path: &str, body: &str) -> Option<u16> {
         let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.write_all(self.head(method, path, body.len()).as_bytes()).ok()?;
         stream.write_all(body.as_bytes()).ok();
         let mut answer = Vec::new();
@@ -146,7 +156,7 @@ impl Limited {
     /// Schedules a timer, repeating it until the server has capacity.
     fn schedule(&self, namespace: &str, timer: &str) {
         let path = format!("{namespace}/timers");
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + PATIENCE;
         loop {
             match self.call("POST", &path, timer) {
                 Some(201) => return,
@@ -343,7 +353,7 @@ fn open_heads(server: &mut Limited) {
     eprintln!("open heads on {} connections: {} MiB resident", held.len(), most / MIB);
     assert_eq!(server.call("GET", "/healthz", ""), Some(200));
     drop(held);
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + PATIENCE;
     while server.call("GET", "/v1/namespaces", "") != Some(200) {
         assert!(Instant::now() < until, "connections stay in use");
         std::thread::sleep(ATTACK / 20);

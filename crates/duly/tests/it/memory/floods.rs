@@ -20,7 +20,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-use super::{Group, Limited, MIB, SMALL_WITHIN, http2};
+use super::{Group, Limited, MIB, PATIENCE, SMALL_WITHIN, http2};
 use crate::harness::{run, text};
 
 /// Shortest and longest duration of a flood, which ends with its last connection.
@@ -72,7 +72,7 @@ struct Target {
 impl Target {
     fn connect(&self) -> Option<Box<dyn Io>> {
         let stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.set_write_timeout(Some(Duration::from_millis(500))).ok()?;
         stream.set_nodelay(true).ok()?;
         let Some(tls) = &self.tls else { return Some(Box::new(stream)) };
@@ -146,7 +146,7 @@ impl Guarded {
         }
         let target = Target { address: server.address, tls: tls.map(Arc::new) };
         let own = Target { address: server.address, tls: caller.map(Arc::new) };
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + PATIENCE;
         while own.call(&key) != Some(200) {
             assert!(Instant::now() < until, "the server does not start");
             thread::sleep(Duration::from_millis(20));
