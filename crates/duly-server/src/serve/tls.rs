@@ -15,7 +15,11 @@ use std::{
 };
 
 use duly_core::{Timestamp, access::Subject, metric_names as names};
-use duly_tls::{chain::client_verifier, files};
+use duly_tls::{
+    chain::client_verifier,
+    files,
+    validity::{Validity, check_replacement},
+};
 use metrics::gauge;
 use parking_lot::RwLock;
 use rustls::{
@@ -120,27 +124,6 @@ impl TlsOptions {
             authorities = Some(read);
         }
         Ok(TlsFiles { own, authorities })
-    }
-
-    /// Checks that a certificate is not out of its time, unless the present one is too.
-    fn check_time(
-        &self,
-        read: &CertifiedKey,
-        present: &CertifiedKey,
-        now: SystemTime,
-    ) -> Result<(), TlsFileError> {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let Some((begin, end)) = validity(read) else { return Ok(()) };
-        let is_present_good =
-            validity(present).is_some_and(|(begin, end)| (begin..end).contains(&now));
-        if (begin..end).contains(&now) || !is_present_good {
-            return Ok(());
-        }
-        let at = |seconds: u64| Timestamp::saturating_from_unix_ms(seconds.saturating_mul(1_000));
-        let time = if now < begin { ("begins", at(begin)) } else { ("ended", at(end)) };
-        let reason =
-            format!("its certificate {} at {}, and the present one is valid", time.0, time.1);
-        Err(self.certificate.unusable(reason))
     }
 
     /// Returns the settings of connections with these files.
@@ -270,7 +253,8 @@ impl Tls {
             let Ok(read) = spawn_blocking(move || options.read()).await else { continue };
             let read = read.and_then(|read| {
                 let own = &self.configs.read().files.own;
-                self.options.check_time(&read.own, own, SystemTime::now())?;
+                check_replacement(&read.own.cert, &own.cert, SystemTime::now())
+                    .map_err(|reason| self.options.certificate.unusable(reason))?;
                 Ok(read)
             });
             match read {
@@ -355,80 +339,23 @@ pub(super) fn peer_certificate(stream: &SecureStream) -> Option<Arc<PeerCertific
         _ => None,
     });
     let subjects = uris.chain(hosts).filter_map(|name| Subject::new(&format!("cert:{name}")).ok());
-    let ends_at = expiry(certificate)?.saturating_mul(1_000);
-    Some(Arc::new(PeerCertificate {
-        subjects: subjects.collect(),
-        ends_at: Timestamp::saturating_from_unix_ms(ends_at),
-    }))
+    let ends_at = Validity::of(std::slice::from_ref(certificate))?.end;
+    Some(Arc::new(PeerCertificate { subjects: subjects.collect(), ends_at: timestamp(ends_at) }))
 }
 
 /// Shows the end of a certificate in the metrics, and warns if it is near.
 fn report_expiry(read: &CertifiedKey) {
-    let Some(end) = read.cert.first().and_then(|certificate| expiry(certificate)) else {
-        return;
-    };
-    #[expect(clippy::cast_precision_loss)]
-    gauge!(names::TLS_CERTIFICATE_EXPIRY).set(end as f64);
+    let Some(Validity { end, .. }) = Validity::of(&read.cert) else { return };
+    gauge!(names::TLS_CERTIFICATE_EXPIRY).set(end.as_secs_f64());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if end < (now + EXPIRY_WARNING).as_secs() {
-        let expires_at = Timestamp::saturating_from_unix_ms(end.saturating_mul(1_000));
+    if end < now + EXPIRY_WARNING {
+        let expires_at = timestamp(end);
         tracing::warn!(%expires_at, "TLS certificate expires within two weeks; renew it");
     }
 }
 
-/// Returns the begin and the end of a server's certificate, in seconds of Unix time.
-fn validity(own: &CertifiedKey) -> Option<(u64, u64)> {
-    let (_, parsed) = parse_x509_certificate(own.cert.first()?).ok()?;
-    let begin = u64::try_from(parsed.validity().not_before.timestamp()).unwrap_or(0);
-    Some((begin, expiry(own.cert.first()?)?))
-}
-
-/// Returns the end of a certificate, in seconds of Unix time.
-fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
-    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-    u64::try_from(parsed.validity().not_after.timestamp()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-
-    use super::*;
-
-    #[test]
-    fn an_ended_certificate_does_not_replace_a_valid_one() {
-        let folder = tempfile::tempdir().expect("a directory");
-        let file = |key, name: &str| NamedFile { key, path: folder.path().join(name) };
-        let options = TlsOptions {
-            certificate: file("tls.certificate_file", "own.pem"),
-            key: file("tls.key_file", "own.key"),
-            client_ca: None,
-            requires_certificate: false,
-            min_version: TlsVersion::V1_2,
-            reload: Duration::from_secs(30),
-        };
-        let of_years = |from, to| {
-            let mut params = CertificateParams::new(vec!["duly".to_owned()]).expect("a name");
-            (params.not_before, params.not_after) =
-                (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
-            let key = KeyPair::generate().expect("a key");
-            let own = params.self_signed(&key).expect("signed");
-            fs::write(&options.certificate.path, own.pem()).expect("written");
-            fs::write(&options.key.path, key.serialize_pem()).expect("written");
-            options.read().expect("usable").own
-        };
-        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000); // 2027
-        let [good, better, ended, later] = [(2026, 2028), (2027, 2029), (2020, 2026), (2030, 2031)]
-            .map(|(from, to)| of_years(from, to));
-        let check = |read, present| options.check_time(read, present, now).err();
-        assert_eq!(check(&better, &good), None);
-        for (read, word) in [(&ended, "ended at 2026-01-01"), (&later, "begins at 2030-01-01")] {
-            let refused = check(read, &good).expect("the present one is kept").to_string();
-            assert!(refused.contains(word) && refused.contains("own.pem"), "{refused}");
-            // Nothing is lost then.
-            assert_eq!(check(read, &ended), None);
-        }
-    }
+/// Returns the time that is this long after the beginning of Unix time.
+fn timestamp(since_epoch: Duration) -> Timestamp {
+    let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+    Timestamp::saturating_from_unix_ms(ms)
 }

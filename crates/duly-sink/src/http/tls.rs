@@ -5,16 +5,20 @@
 //! created, and again at [`Tls::reload`]; connections keep what they began with. Deliveries of namespaces that show
 //! the client certificate have connections and TLS sessions of their own.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::SystemTime};
 
 use duly_core::NamespaceName;
 use duly_tls::{
     chain::ChainRefused,
     client::{http_client_config, system_authorities},
     files::{self, certificates, private_key},
+    validity::check_replacement,
 };
 use parking_lot::{Mutex, RwLock};
-use rustls::{RootCertStore, pki_types::ServerName};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, ServerName},
+};
 use tokio::io;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use url::Host;
@@ -26,6 +30,9 @@ use super::{
     target::Target,
 };
 use crate::Error;
+
+/// The key of the configuration that names the client certificate.
+const CERTIFICATE_KEY: &str = "webhook.client_certificate_file";
 
 /// Makes TLS connections.
 pub(super) struct Tls {
@@ -41,6 +48,8 @@ struct Connectors {
     plain: TlsConnector,
     /// The same as `plain` if there is no certificate.
     certified: TlsConnector,
+    /// The client certificate, with those that lead to its authority; empty if there is none.
+    chain: Vec<CertificateDer<'static>>,
 }
 
 impl Tls {
@@ -58,14 +67,21 @@ impl Tls {
     /// Reads the named files again, if they have changed. Returns `true` if they are used from now on.
     ///
     /// # Errors
-    /// When a file cannot be used; what was read before stays in use.
+    /// When a file cannot be used, or the client certificate is out of its time while the present one is within it;
+    /// what was read before stays in use.
     pub(super) fn reload(&self) -> Result<bool, Error> {
         let mut present = self.content.lock();
         let read = content(&self.files);
         if *present == read {
             return Ok(false);
         }
-        *self.connectors.write() = connectors(&self.files)?;
+        let new = connectors(&self.files)?;
+        if let Some(ClientFiles { certificate, .. }) = &self.files.client {
+            let wrong = unusable("client certificate", CERTIFICATE_KEY, certificate);
+            let present = &self.connectors.read().chain;
+            check_replacement(&new.chain, present, SystemTime::now()).map_err(wrong)?;
+        }
+        *self.connectors.write() = new;
         *present = read;
         Ok(true)
     }
@@ -128,16 +144,15 @@ fn connectors(files: &TlsFiles) -> Result<Connectors, Error> {
         .map_err(|error| Error::Client(error.to_string()))?;
     let plain = TlsConnector::from(Arc::new(plain));
     let Some(ClientFiles { certificate, key, .. }) = &files.client else {
-        return Ok(Connectors { certified: plain.clone(), plain });
+        return Ok(Connectors { certified: plain.clone(), plain, chain: Vec::new() });
     };
-    let file_key = "webhook.client_certificate_file";
-    let wrong_certificate = unusable("client certificate", file_key, certificate);
+    let wrong_certificate = unusable("client certificate", CERTIFICATE_KEY, certificate);
     let wrong_key = unusable("client key", "webhook.client_key_file", key);
     let chain = certificates(certificate).map_err(wrong_certificate)?;
     let secret = private_key(key).map_err(&wrong_key)?;
-    let certified = http_client_config(authorities, Some((chain, secret)))
+    let certified = http_client_config(authorities, Some((chain.clone(), secret)))
         .map_err(|error| wrong_key(format!("it does not match the certificate: {error}")))?;
-    Ok(Connectors { plain, certified: TlsConnector::from(Arc::new(certified)) })
+    Ok(Connectors { plain, certified: TlsConnector::from(Arc::new(certified)), chain })
 }
 
 /// Returns the content of the named files; nothing for one that cannot be read.

@@ -49,7 +49,13 @@ impl Authority {
 
     /// Issues a certificate and writes it and its key to files: `<name>.pem`, `<name>.key`.
     fn make_out(&self, name: &str, usage: ExtendedKeyUsagePurpose) {
+        self.make_out_until(name, usage, 4096);
+    }
+
+    /// Issues one that ends with the begin of a year.
+    fn make_out_until(&self, name: &str, usage: ExtendedKeyUsagePurpose, year: i32) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -328,6 +334,32 @@ async fn changed_files_are_used_for_new_connections() {
     assert!(sink.reload().unwrap());
     assert_eq!(send().await, Delivery::Confirmed);
     assert!(!sink.reload().unwrap());
+}
+
+#[tokio::test]
+async fn an_ended_client_certificate_does_not_replace_a_good_one() {
+    let authority = Authority::new();
+    let usage = ExtendedKeyUsagePurpose::ClientAuth;
+    authority.make_out("duly", usage.clone());
+    let config = authority.server("localhost", &[b"http/1.1"], Clients::Known);
+    let client = ClientFiles {
+        certificate: authority.file("duly.pem"),
+        key: authority.file("duly.key"),
+        namespaces: vec![NamespacePattern::new("*").unwrap()],
+    };
+    let web = Web::start_tls(config, authority.sink(|o| o.tls.client = Some(client))).await;
+    let sink = web.http_sink();
+    for (ends, reloaded) in [(2020, Err("ended at 2020-01-01")), (2090, Ok(true)), (2090, Ok(true))]
+    {
+        authority.make_out_until("duly", usage.clone(), ends);
+        let answer = sink.reload().map_err(|error| error.to_string());
+        match (&answer, reloaded) {
+            (Err(answer), Err(expected)) => assert!(answer.contains(expected), "{answer}"),
+            _ => assert_eq!(answer.ok(), reloaded.ok()),
+        }
+        let delivery = web.sink().deliver(envelope(web.destination(), b"x")).await;
+        assert_eq!(delivery, Delivery::Confirmed, "{ends}");
+    }
 }
 
 #[test]
