@@ -114,6 +114,32 @@ async fn a_firing_comes_when_it_is_due() {
 }
 
 #[tokio::test]
+async fn p4_a_stream_snoozes_a_firing_and_takes_a_stop() {
+    let server = Server::start().await;
+    let retry = v1::Retry { max_attempts: Some(1), ..v1::Retry::default() };
+    let timer = v1::Schedule { id: Some("t".into()), retry: Some(retry), ..after(0) };
+    server.schedule(timer).await;
+    let mut consumer = Consumer::open(&server, opening(10)).await;
+    let mut firing = consumer.firings(1).await.remove(0);
+    for attempt in 2..=3 {
+        let snooze = Some(v1::SnoozeVerdict { after: Some(lasting(300)) });
+        let put_off = v1::Settlement { token: firing.token, snooze, ..v1::Settlement::default() };
+        consumer.send(0, vec![put_off]).await;
+        assert_eq!(consumer.settled().await, [v1::SettleOutcome::Ok]);
+        firing = consumer.firings(1).await.remove(0);
+        assert_eq!(firing.attempt, attempt, "the only attempt of the policy is left");
+    }
+    let stop = v1::Cancel { id: "t".into(), no_further_attempt: Some(true), ..Default::default() };
+    let cancel = v1::CancelRequest { namespace: NAMESPACE.into(), cancel: Some(stop) };
+    let stopped = server.timers().cancel(cancel).await.unwrap().into_inner();
+    assert!(stopped.no_further_attempt, "{stopped:?}");
+    let retry = Some(v1::RetryVerdict::default());
+    let failed = v1::Settlement { token: firing.token, retry, ..v1::Settlement::default() };
+    consumer.send(0, vec![failed]).await;
+    assert_eq!(consumer.settled().await, [v1::SettleOutcome::Cancelled]);
+}
+
+#[tokio::test]
 async fn p4_firings_of_disconnected_consumers_return_and_count() {
     let server = Server::start().await;
     server.due(3, b"").await;

@@ -173,7 +173,9 @@ impl OpGenerator {
                 },
                 if_revision: self.revision(),
             },
-            10..=12 => OpCommand::Cancel { id, if_revision: self.revision() },
+            10..=12 => {
+                OpCommand::Cancel { id, if_revision: self.revision(), or_stop: self.one_in(2) }
+            }
             13 => OpCommand::Redrive(id, self.grains(3)),
             14 => OpCommand::RedriveFiring(self.below(10), self.grains(3)),
             15 => OpCommand::DeadLetter(id, self.grains(3)),

@@ -100,6 +100,8 @@ pub enum OpCommand {
         id: TimerId,
         /// The revision that it must have, if given.
         if_revision: Option<u32>,
+        /// `true`: no attempt follows one that is under way.
+        or_stop: bool,
     },
     /// Fire now.
     Fire(TimerId),

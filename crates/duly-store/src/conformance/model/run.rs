@@ -115,7 +115,12 @@ fn operation(harness: &dyn Harness, request: &OpCommand, known: &Known) -> Optio
         OpCommand::Import { id, incarnation, occurrence, timing, history } => Operation::Import {
             timer: imported(harness, id, (incarnation, occurrence), timing, history),
         },
-        OpCommand::Cancel { id, if_revision } => Operation::Cancel { id, if_revision },
+        OpCommand::Cancel { id, if_revision, or_stop: false } => {
+            Operation::Cancel { id, if_revision }
+        }
+        OpCommand::Cancel { id, if_revision, or_stop: true } => {
+            Operation::CancelOrStop { id, if_revision, seen: None }
+        }
         OpCommand::Fire(id) => Operation::Fire { id },
         OpCommand::DeadLetter(id, ago) => Operation::DeadLetter {
             id,
