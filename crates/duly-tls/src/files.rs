@@ -20,22 +20,46 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Reads a file as a whole.
 ///
 /// # Errors
-/// Errors of the system, and [`io::ErrorKind::InvalidInput`] for anything but a regular file of at most
-/// [`FILE_BYTES_MAX`] bytes. The error does not name the file.
+/// Errors of the system, [`io::ErrorKind::InvalidInput`] for anything but a regular file, and
+/// [`io::ErrorKind::FileTooLarge`] for more than [`FILE_BYTES_MAX`] bytes. The error does not name the file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(open_regular(path)?, FILE_BYTES_MAX)
+}
+
+/// Reads an input of a process that is read once: a file as by [`read`], or a stream that the process has already, such
+/// as `/dev/stdin` or the `/dev/fd/63` of a shell, to its end.
+///
+/// # Errors
+/// As [`read`], with this bound.
+pub fn read_once(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let ends_by_itself = ["/dev/stdin", "/dev/null"].iter().any(|it| path == Path::new(it));
+    let file =
+        if ends_by_itself || is_stream(path) { File::open(path) } else { open_regular(path) };
+    read_bounded(file?, bytes_max)
+}
+
+/// Reads a source to its end.
+///
+/// # Errors
+/// Errors of the system, and [`io::ErrorKind::FileTooLarge`] for more bytes than the bound.
+pub fn read_bounded(source: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let reason = format!("more than {} MiB", bytes_max >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+    }
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
     // Opening a pipe without NONBLOCK waits for its writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-    if !file.metadata()?.is_file() {
-        return Err(refused("not a regular file".to_owned()));
+    if file.metadata()?.is_file() {
+        return Ok(file);
     }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(refused(format!("more than {} MiB", FILE_BYTES_MAX >> 20)));
-    }
-    Ok(bytes)
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
 /// Checks that not every user of the machine can write to a file that decides who is admitted.
@@ -97,7 +121,16 @@ fn irregular() -> io::Error {
 /// # Errors
 /// As [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
-    String::from_utf8(read(path)?).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    text(read(path)?)
+}
+
+/// Returns bytes as text.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if they are not UTF-8.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+    let refused = |_| io::Error::new(io::ErrorKind::InvalidData, "not text in UTF-8");
+    String::from_utf8(bytes).map_err(refused)
 }
 
 /// Reads the certificates of a file in PEM, at least one.

@@ -17,6 +17,7 @@ use std::{
 };
 
 use duly_core::NamespaceName;
+use duly_tls::files;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -67,7 +68,7 @@ impl Contexts {
             let path = path.display();
             Failure::usage(format_args!("the file of contexts {path}: {reason}"))
         };
-        match fs::read_to_string(&path) {
+        match files::read_once(&path, files::FILE_BYTES_MAX).and_then(files::text) {
             // The text of the error would show the line, which may hold a key by mistake.
             Ok(text) => toml::from_str(&text).map_err(|error| {
                 let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));

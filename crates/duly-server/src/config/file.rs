@@ -3,9 +3,10 @@
 //! Unknown sections and keys are refused with the most similar known name. A text that is not TOML sets
 //! nothing.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use duly_core::similar_name::most_similar;
+use duly_tls::files;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -16,7 +17,7 @@ use super::{
 
 /// Sets the values of the file, from its first line on.
 pub(super) fn read(path: &Path, layers: &mut Layers) {
-    let text = match fs::read_to_string(path) {
+    let text = match files::read_once(path, files::FILE_BYTES_MAX).and_then(files::text) {
         Ok(text) => text,
         Err(error) => {
             let reason = error.to_string();

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use duly_tls::files;
+
 use crate::failure::Failure;
 
 /// The byte order mark of UTF-8, which some programs write in front of a text.
@@ -60,10 +62,19 @@ pub(crate) fn open_file(path: &Path, what: &str) -> Result<Option<File>, Failure
 /// Reads the whole text of a file, or of stdin.
 pub(crate) fn text(path: &Path, what: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    let opened = text_from(open(path, what)?);
+    let bytes = bytes(path, files::FILE_BYTES_MAX);
+    let opened = bytes.and_then(|bytes| text_from(io::Cursor::new(bytes)));
     let read = opened.and_then(|mut source| source.read_to_string(&mut text));
     read.map_err(|error| unreadable(path, what, &error))?;
     Ok(text)
+}
+
+/// Reads a file, or stdin. Another pipe or a device, which can be without an end, is refused.
+pub(crate) fn bytes(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        return files::read_bounded(io::stdin(), bytes_max);
+    }
+    files::read_once(path, bytes_max)
 }
 
 /// Returns the display name of a file.

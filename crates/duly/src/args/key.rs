@@ -6,7 +6,6 @@
 use std::{env, path::Path};
 
 use duly_core::access::PresentedKey;
-use duly_tls::files;
 use reqwest::header::HeaderValue;
 
 use super::input;
@@ -23,15 +22,7 @@ pub(crate) fn authorization(
     reads_variable: bool,
 ) -> Result<Option<HeaderValue>, Failure> {
     let (text, place) = if let Some(path) = file {
-        // Streams that the command has already are read to their end. Another file that waits for its writer, or has no end,
-        // is refused as a server refuses it.
-        let is_own = matches!(path.to_str(), Some("-" | "/dev/stdin")) || files::is_stream(path);
-        let text = if is_own {
-            input::text(path, "key")?
-        } else {
-            files::read_to_string(path).map_err(|error| input::unreadable(path, "key", &error))?
-        };
-        (text, format!("the file of the key {}", path.display()))
+        (input::text(path, "key")?, format!("the file of the key {}", path.display()))
     } else if let Some(key) = env::var_os(KEY).filter(|key| reads_variable && !key.is_empty()) {
         (key.to_string_lossy().into_owned(), KEY.to_owned())
     } else {
@@ -69,6 +60,7 @@ mod tests {
     use std::fs::File;
 
     use duly_core::access::KeyId;
+    use duly_tls::files;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;

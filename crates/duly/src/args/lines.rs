@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 /// Longest line: the largest payload as base64, and everything that can be beside it.
 const LINE_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of a longer line after which the input is refused: it has no lines, or no end.
+const SKIPPED_BYTES_MAX: u64 = 256 << 20;
 /// Size of the read buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -85,7 +87,8 @@ impl<R: Read> Lines<R> {
 
     /// Skips the rest of the line.
     fn skip(&mut self) -> io::Result<()> {
-        loop {
+        let bound = self.read_bytes + SKIPPED_BYTES_MAX;
+        while self.read_bytes < bound {
             let buffer = self.source.fill_buf()?;
             let end = buffer.iter().position(|byte| *byte == b'\n');
             let used = end.map_or(buffer.len(), |end| end + 1);
@@ -95,6 +98,8 @@ impl<R: Read> Lines<R> {
                 return Ok(());
             }
         }
+        let reason = format!("line {} has more than {} MiB", self.number, bound >> 20);
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, reason))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fields of a timer that `schedule` and `reschedule` accept.
 
 use std::{
-    io::Read as _,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -121,16 +121,14 @@ impl FilePayload {
 /// Returns the bytes of a file or of stdin. A payload that is larger than any namespace allows is
 /// refused.
 fn read(path: &Path) -> Result<Bytes, Failure> {
-    let mut bytes = Vec::new();
-    input::open(path, "payload")?
-        .take(PAYLOAD_BYTES_HARD + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| input::unreadable(path, "payload", &error))?;
-    if bytes.len() as u64 > PAYLOAD_BYTES_HARD {
-        let name = input::name(path);
-        return Err(Failure::new(format_args!(
-            "the payload from {name} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have: send a reference to it instead"
-        )));
-    }
+    let read = input::bytes(path, PAYLOAD_BYTES_HARD);
+    let bytes = read.map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Failure::new(format_args!(
+            "the payload from {} is larger than the {PAYLOAD_BYTES_HARD} bytes that a payload can have: send a reference \
+             to it instead",
+            input::name(path)
+        )),
+        _ => input::unreadable(path, "payload", &error),
+    })?;
     Ok(bytes.into())
 }

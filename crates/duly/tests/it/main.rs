@@ -33,6 +33,7 @@ mod timers;
 mod tools;
 mod top;
 mod traces;
+mod unbounded_files;
 mod unreachable;
 mod usage;
 mod workers;
