@@ -122,6 +122,19 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Documents", &["openapi", "completions", "man", "help"]),
 ];
 
+/// Returns `true` if the words of a command line, before they are parsed, name `serve`.
+pub(crate) fn is_server(words: impl Iterator<Item = OsString>) -> bool {
+    let mut follows_an_option = false;
+    for word in words.skip(1) {
+        let is_option = word.as_encoded_bytes().starts_with(b"-");
+        if word == "serve" || !(is_option || follows_an_option) {
+            return word == "serve";
+        }
+        follows_an_option = is_option;
+    }
+    false
+}
+
 /// Returns the command line with its help in groups.
 fn command() -> clap::Command {
     let command = Cli::command();
@@ -285,6 +298,17 @@ mod tests {
     fn error_of(words: &[&str]) -> clap::Error {
         let line = [&["duly"], words].concat();
         shown().try_get_matches_from(line).expect_err("a mistake")
+    }
+
+    #[test]
+    fn a_server_is_known_before_its_command_line_is_parsed() {
+        let is_server = |line: &str| is_server(line.split(' ').map(OsString::from));
+        for line in ["duly serve", "duly serve --config f", "duly -q --output json serve"] {
+            assert!(is_server(line), "{line}");
+        }
+        for line in ["duly", "duly batch serve", "duly --output json get n serve", "duly help"] {
+            assert!(!is_server(line), "{line}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use clap_complete::CompleteEnv;
 
 use crate::{
     cli::Cli,
-    commands::documents,
+    commands::{documents, serve},
     failure::Failure,
     output::{Format, Printer},
 };
@@ -57,6 +57,9 @@ use crate::{
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if cli::is_server(env::args_os()) {
+        serve::receive_hang_ups();
+    }
     let first = env::args_os().nth(1).and_then(|name| name.into_string().ok());
     if let Some(command) = first.and_then(|name| cli::hidden(&name)) {
         return ended(command(Printer::new(Format::Table)), Format::Table);

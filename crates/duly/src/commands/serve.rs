@@ -84,6 +84,15 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     outcome
 }
 
+/// Ends the default action of SIGHUP, by which a signal during the start would end the server without an error, so
+/// that its supervisor would not restart it. Called before all else.
+pub(crate) fn receive_hang_ups() {
+    // The handler stays after the runtime. A failure is reported when the server listens for signals.
+    if let Ok(runtime) = runtime::start(Builder::new_current_thread()) {
+        runtime.block_on(async { listen_for(SignalKind::hangup()).ok() });
+    }
+}
+
 async fn serve(config: Config, lowered: Option<ConnectionsLowered>, printer: Printer) -> Outcome {
     // Signals are received from the start, so that one during the opening of the store is not lost.
     let mut stop = Stop::listen()?;

@@ -303,6 +303,25 @@ fn a_hang_up_ends_no_server() {
     assert!(stderr.contains("SIGHUP"), "{stderr}");
 }
 
+/// The configuration comes through a pipe: the server is at its first step while the pipe is full.
+#[test]
+fn a_hang_up_during_the_start_ends_no_server() {
+    let data = tempfile::TempDir::new().expect("a temporary directory");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut command = duly();
+    command.args(["serve", "--config", "/dev/stdin", "--listen", "127.0.0.1:0"]);
+    command.args(["--data", text(data.path())]).stdin(reader);
+    let mut server = Process::of(command);
+    let more_than_a_pipe_holds = "# a comment\n".repeat(10_000);
+    writer.write_all(more_than_a_pipe_holds.as_bytes()).expect("the server reads it");
+    server.signal(Signal::HUP);
+    drop(writer);
+    server.address();
+    server.signal(Signal::TERM);
+    let (status, stderr) = server.ended();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+}
+
 #[test]
 fn a_unix_socket_is_never_open_to_other_users() {
     for _ in 0..5 {
