@@ -46,7 +46,7 @@ pub use texts::{
     AbsolutePath, DataDir, DeploymentName, Host, ListenAddress, ListenAddresses, LogFilter,
     Network, NonEmpty, PortRange, ProxyUrl, Risk, WebOrigin,
 };
-pub use urls::StoreUrl;
+pub use urls::{StoreUrl, without_secrets};
 
 use keys::{Key, StoreKind};
 

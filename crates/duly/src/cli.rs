@@ -158,7 +158,8 @@ fn command() -> clap::Command {
 impl Cli {
     /// Parses the command line of this process.
     pub(crate) fn read() -> clap::error::Result<Self> {
-        let mut matches = command().try_get_matches().map_err(habits::with_tip)?;
+        let refused = |error| habits::without_secrets(habits::with_tip(error));
+        let mut matches = command().try_get_matches().map_err(refused)?;
         Self::from_arg_matches_mut(&mut matches)
     }
 

@@ -98,6 +98,17 @@ pub(crate) fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Returns the error without the parts of its value that may be a secret, as in a URL.
+pub(crate) fn without_secrets(mut error: clap::Error) -> clap::Error {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+        if let Some(ContextValue::String(typed)) = error.get(kind) {
+            let shown = duly_server::config::without_secrets(typed);
+            error.insert(kind, ContextValue::String(shown));
+        }
+    }
+    error
+}
+
 /// Returns the tip for an argument of another program.
 pub(crate) fn of_argument(
     argument: &str,

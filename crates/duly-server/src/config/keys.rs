@@ -12,7 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Config, numbers::bytes_text, texts::NOT_SHOWN};
+use super::{Config, numbers::bytes_text, texts::NOT_SHOWN, urls::without_secrets};
 
 /// The name of a field, which the compiler checks: `key!(server.listen)` is `"server.listen"`.
 #[macro_export]
@@ -264,8 +264,12 @@ fn words(schema: &Value) -> Vec<&str> {
 
 /// Returns a refused value for a message. A text that may be a URL with a secret is not shown.
 pub(super) fn shown(written: &Value) -> String {
-    let may_be_secret = |text: &str| text.contains("://") && text.contains(['@', '?', '#']);
-    let shown = |text: &str| if may_be_secret(text) { NOT_SHOWN.to_owned() } else { shorten(text) };
+    let may_be_secret =
+        |text: &str| text.contains('@') || text.contains("://") && text.contains(['?', '#']);
+    let shown = |text: &str| match may_be_secret(text) {
+        true => NOT_SHOWN.to_owned(),
+        false => shorten(&without_secrets(text)),
+    };
     match written {
         Value::String(text) => shown(text),
         Value::Array(items) => {

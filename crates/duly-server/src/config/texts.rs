@@ -20,7 +20,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{Host as UrlHost, Url};
 
-use super::urls::{may_be_shown, redacted};
+use super::urls::{may_be_shown, without_secrets};
 use crate::{listen::Address, telemetry::logging};
 
 /// The text in place of a refused value that may hold a secret.
@@ -39,8 +39,7 @@ pub(super) trait TextValue: Sized + fmt::Display {
 
     /// Returns a refused text as it may be shown: a login in front of a host, or a query, may be a secret.
     fn shown(text: &str) -> String {
-        let may_be_url = text.contains('@') || text.contains("://");
-        if may_be_url { shorten(&redacted(text)) } else { shorten(text) }
+        shorten(&without_secrets(text))
     }
 }
 

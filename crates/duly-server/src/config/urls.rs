@@ -136,7 +136,13 @@ pub(super) fn may_be_shown(text: &str) -> bool {
         })
 }
 
-/// Returns a text that may be a URL, without the parts that may be a secret:
+/// Returns a text for a message: if it may be a URL, without the parts that may be a secret.
+pub fn without_secrets(text: &str) -> String {
+    let may_be_url = text.contains("://") || text.find('@').is_some_and(|at| at > 0);
+    if may_be_url { redacted(text) } else { text.to_owned() }
+}
+
+/// Returns a URL without the parts that may be a secret:
 ///
 /// 1. the rest behind a `?` or `#`,
 /// 2. the password, and at another scheme than those of Redis the user as well: it may be a token,

@@ -4,6 +4,7 @@
 
 use std::env;
 
+use duly_server::config::without_secrets;
 use reqwest::Url;
 
 use super::values::{self, Unchecked};
@@ -34,14 +35,7 @@ impl Unchecked {
 
 /// Returns the typed text, quoted, without user name and password.
 fn shown(text: &str) -> String {
-    let masked = match text.rsplit_once('@') {
-        Some((before, host)) => {
-            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-            format!("{scheme}://***@{host}")
-        }
-        None => text.to_owned(),
-    };
-    duly_core::invalid::shorten(&masked)
+    duly_core::invalid::shorten(&without_secrets(text))
 }
 
 /// Returns the server of the environment variable, or else the default one on this machine.

@@ -132,3 +132,45 @@ fn a_typed_secret_is_refused_and_not_shown() {
         }
     }
 }
+
+#[test]
+fn no_option_of_an_address_shows_a_secret() {
+    let lines = [
+        "serve --listen @",
+        "serve --store @",
+        "config check --listen @",
+        "config check --store @",
+        "config show --listen @",
+        "config show --store @",
+        "receive --listen @",
+        "--server @ get n i",
+        "key create n --admin --network @",
+        "schedule n --in 1h --url @",
+        "reschedule n i --url @",
+        "namespace put n --url @",
+        "namespace put n --fallback-url @",
+        "namespace set n --url @",
+        "namespace set n --fallback-url @",
+        "tenant put t --destination @",
+        "tenant set t --destination @",
+    ];
+    let help = run(&["__cli-docs"]).ok();
+    let addresses = ["URL", "ADDRESS", "HOST", "NETWORK"].map(|name| format!("<{name}"));
+    for option in help.lines().map(str::trim).filter(|line| line.starts_with("--")) {
+        if addresses.iter().any(|name| option.contains(name.as_str())) {
+            let name = option.split(' ').next().expect("a word");
+            assert!(lines.iter().any(|line| line.contains(&format!("{name} @"))), "{option}");
+        }
+    }
+    let urls = ["http://user:hunter2@host:x", "user:hunter2@host:1", "ftp://h/?key=hunter2"];
+    for (line, url) in lines.iter().flat_map(|line| urls.map(|url| (line, url))) {
+        let mut args: Vec<_> =
+            line.split(' ').map(|word| if word == "@" { url } else { word }).collect();
+        if !line.starts_with("--server") {
+            args.extend(["--server", "http://127.0.0.1:1"]);
+        }
+        let ran = run(&args);
+        assert!(ran.code.is_some_and(|code| code > 0), "{line}: {ran:?}");
+        assert!(!ran.stderr.contains("hunter2"), "{line}: {ran:?}");
+    }
+}

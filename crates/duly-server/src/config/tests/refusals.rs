@@ -253,6 +253,8 @@ fn no_key_shows_the_secret_of_a_url() {
     let mut checked = Vec::new();
     for key in KEYS.iter() {
         for url in [
+            "user:hunter2@id.example:1",
+            "http://user:hunter2",
             "https://user:hunter2@id.example:8443/keys",
             "https://:hunter2@id.example",
             "https://id.example/keys?token=hunter2",
@@ -269,6 +271,8 @@ fn no_key_shows_the_secret_of_a_url() {
             let list = file(&in_file(&format!("[{url:?}]")));
             for source in [&env(&variable, url), &one.1, &list.1] {
                 let shown = match load(source) {
+                    // A path can have every text.
+                    Ok(_) if url.starts_with("user:") => String::new(),
                     Ok(config) => format!("{config:?} {}", config.show()),
                     Err(errors) => errors.iter().map(ToString::to_string).collect(),
                 };
