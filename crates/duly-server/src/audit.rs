@@ -15,20 +15,18 @@
 //!    or not admitted are not there, for the same reason.
 
 mod entries;
+mod fault;
 mod file;
 
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use duly_api::access::AuditRecord;
-use duly_core::{Code, NamespaceName, Timestamp, access::Action, metric_names as names};
+use duly_core::{NamespaceName, Timestamp, access::Action, metric_names as names};
 use duly_store::{AuditEntry, AuditId, Store};
 use http::StatusCode;
 use metrics::counter;
@@ -37,7 +35,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use self::entries::keep;
+pub(crate) use self::fault::unwritable;
+use self::{entries::keep, fault::SharedFault};
 use crate::{
     auth::{Caller, Identity},
     operations::{CallKind, Operation, Right},
@@ -94,8 +93,10 @@ struct Inner {
     level: AuditLevel,
     is_required: bool,
     file: Option<mpsc::Sender<Queued<Vec<u8>>>>,
-    /// `false` while the file cannot be written.
-    is_writable: Arc<AtomicBool>,
+    /// The path of the file.
+    path: PathBuf,
+    /// The error of the last write of the file, until one succeeds.
+    fault: SharedFault,
     /// `None`: the store gets nothing.
     entries: Option<mpsc::Sender<Queued<AuditEntry>>>,
     unknown: UnknownCallers,
@@ -195,7 +196,8 @@ impl Audit {
             level: AuditLevel::Denied,
             is_required: false,
             file: None,
-            is_writable: Arc::default(),
+            path: PathBuf::new(),
+            fault: SharedFault::default(),
             entries: None,
             unknown: UnknownCallers::default(),
         }))
@@ -206,7 +208,8 @@ impl Audit {
     /// # Errors
     /// When the file cannot be opened.
     pub(crate) fn start(options: AuditOptions, store: Arc<dyn Store>) -> std::io::Result<Self> {
-        let is_writable = Arc::new(AtomicBool::new(true));
+        let fault = SharedFault::default();
+        let path = options.file.clone().unwrap_or_default();
         let file = match options.file {
             None => None,
             Some(path) => {
@@ -214,7 +217,7 @@ impl Audit {
                     path,
                     options.file_bytes_max,
                     options.files_max,
-                    Arc::clone(&is_writable),
+                    Arc::clone(&fault),
                 )?;
                 let (sender, lines) = mpsc::channel(LINES_MAX);
                 std::thread::Builder::new()
@@ -227,7 +230,7 @@ impl Audit {
         tokio::spawn(keep(queue, store));
         let (level, is_required) = (options.level, options.is_required);
         let (entries, unknown) = (Some(entries), UnknownCallers::default());
-        Ok(Self(Arc::new(Inner { level, is_required, file, is_writable, entries, unknown })))
+        Ok(Self(Arc::new(Inner { level, is_required, file, path, fault, entries, unknown })))
     }
 
     /// Begins the record of a call; returns `None` if it gets none. `is_keyed`: the server requires keys.
@@ -295,20 +298,6 @@ impl Audit {
             is_admitted: facts.is_admitted,
             has_ended: false,
         }))
-    }
-
-    /// Checks that lines can be written, where they must be: before a step of a stream.
-    ///
-    /// # Errors
-    /// With `audit.required`, when no line can be written now.
-    pub(crate) fn check_writable(&self) -> Result<(), Problem> {
-        let is_writable = self.0.is_writable.load(Ordering::Acquire);
-        match &self.0.file {
-            Some(file) if self.0.is_required && (!is_writable || file.capacity() == 0) => {
-                Err(unwritable())
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Records a step of a stream, such as a message with verdicts: its call ends much later.
@@ -472,13 +461,6 @@ const fn is_administrative(right: Right) -> bool {
 /// Counts lines that are lost.
 fn dropped(target: &'static str, lines: u64) {
     counter!(names::AUDIT_DROPPED_TOTAL, "target" => target).increment(lines);
-}
-
-/// Returns the refusal of a call that can have no line.
-pub(crate) fn unwritable() -> Problem {
-    let detail = "the audit log cannot be written, and audit.required refuses calls without a line, except \
-                  those that only delete or disable a key: an operator must see to the disk of audit.file";
-    Problem::temporary(Code::Unavailable, detail)
 }
 
 #[cfg(test)]

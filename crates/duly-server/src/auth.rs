@@ -320,18 +320,24 @@ impl Auth {
 
     /// Checks that the keys in use can be read, and are not out of date.
     fn expect_current(&self) -> Result<(), Problem> {
+        match self.unusable() {
+            None => Ok(()),
+            Some((reason, retry_after)) => Err(Error::Unavailable { reason, retry_after }.into()),
+        }
+    }
+
+    /// Returns the reason why no caller can be admitted, which each caller is told, and the wait before a retry.
+    pub(crate) fn unusable(&self) -> Option<(String, Millis)> {
         if let Some(damage) = &self.0.table.read().records.damage {
-            let (reason, retry_after) = (damage.clone(), Millis::from_secs(60));
-            return Err(Error::Unavailable { reason, retry_after }.into());
+            return Some((damage.clone(), Millis::from_secs(60)));
         }
         let stale_at = *self.0.stale_at.read();
         if stale_at.is_none_or(|at| Instant::now() < at) {
-            return Ok(());
+            return None;
         }
         let reason = "this node has reached no majority of the shards for longer than auth.cache, so it \
                       does not know which keys are still valid";
-        let retry_after = Millis::from_secs(1);
-        Err(Error::Unavailable { reason: reason.to_owned(), retry_after }.into())
+        Some((reason.to_owned(), Millis::from_secs(1)))
     }
 
     /// Returns `true` if a key was not created before `auth.not_before`.

@@ -5,17 +5,13 @@ use std::{
     io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc;
 
-use super::Queued;
+use super::{Queued, SharedFault};
 
 /// Lines of one write.
 const BATCH: usize = 8_192;
@@ -35,7 +31,7 @@ pub(super) struct AuditFile {
     is_rotated: bool,
     bytes_max: u64,
     files_max: usize,
-    is_writable: Arc<AtomicBool>,
+    fault: SharedFault,
     looked_at: Instant,
 }
 
@@ -45,12 +41,12 @@ impl AuditFile {
         path: PathBuf,
         bytes_max: u64,
         files_max: usize,
-        is_writable: Arc<AtomicBool>,
+        fault: SharedFault,
     ) -> io::Result<Self> {
         let file = open(&path)?;
         let is_rotated = file.metadata()?.is_file() && !duly_tls::files::is_stream(&path);
         let looked_at = Instant::now();
-        Ok(Self { path, file, is_rotated, bytes_max, files_max, is_writable, looked_at })
+        Ok(Self { path, file, is_rotated, bytes_max, files_max, fault, looked_at })
     }
 
     /// Writes lines until the server ends.
@@ -71,7 +67,7 @@ impl AuditFile {
                 }
             }
             while let Err(error) = self.write(&text) {
-                if self.is_writable.swap(false, Ordering::AcqRel) {
+                if self.fault.write().replace(error.to_string()).is_none() {
                     tracing::error!(
                         file = %self.path.display(),
                         %error,
@@ -84,7 +80,7 @@ impl AuditFile {
                     self.file = file;
                 }
             }
-            if !self.is_writable.swap(true, Ordering::AcqRel) {
+            if self.fault.write().take().is_some() {
                 tracing::info!(file = %self.path.display(), "audit log written again");
             }
             for reply in flushed {
@@ -179,16 +175,16 @@ mod tests {
         symlink(path("pipe"), path("link")).unwrap();
         let paths = [path("pipe"), path("link"), path(""), PathBuf::from("/dev/full")];
         for path in paths {
-            let is_writable = Arc::new(AtomicBool::new(true));
-            let error = AuditFile::open(path.clone(), 20, 3, is_writable).unwrap_err();
+            let fault = SharedFault::default();
+            let error = AuditFile::open(path.clone(), 20, 3, fault).unwrap_err();
             assert!(error.to_string().contains("not a regular file"), "{path:?}: {error}");
         }
         assert!(!path("link").metadata().unwrap().is_file(), "the pipe is left as it is");
     }
 
     fn file(path: &Path, files_max: usize) -> AuditFile {
-        let is_writable = Arc::new(AtomicBool::new(true));
-        AuditFile::open(path.to_owned(), 20, files_max, is_writable).unwrap()
+        let fault = SharedFault::default();
+        AuditFile::open(path.to_owned(), 20, files_max, fault).unwrap()
     }
 
     #[test]

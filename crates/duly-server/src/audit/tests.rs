@@ -177,7 +177,7 @@ impl FullFile {
 /// Changes the namespace `first` until the log notices that it cannot be written: the first line is queued.
 pub(crate) async fn until_unwritable(app: &App, admin: &PresentedKey) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while app.audit.0.is_writable.load(Ordering::Acquire) {
+    while app.audit.fault().is_none() {
         assert!(Instant::now() < deadline, "the failure was not noticed");
         call_http(app, ("PUT", "/v1/namespaces/first"), Some(admin), "{}").await;
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -203,6 +203,16 @@ async fn a_required_log_that_cannot_be_written_refuses_changes() {
         assert_eq!(found.is_none(), is_refused, "a refused call changes nothing");
         let (status, _) = call_http(app, ("GET", "/v1/namespaces/first"), Some(&admin), "").await;
         assert_eq!(status, 200, "reads get no line");
+        let (status, ready) = call_http(app, ("GET", "/readyz"), Some(&admin), "").await;
+        let (found, effect) = match is_refused {
+            true => (&ready["reasons"], "changes are refused"),
+            false => (&ready["warnings"], "further ones are lost"),
+        };
+        assert_eq!(status.as_u16(), if is_refused { 503 } else { 200 }, "{ready}");
+        let said = found.to_string();
+        for part in ["the audit log /proc/self/fd", "No space left", effect, "free space"] {
+            assert!(said.contains(part), "{part}: {ready}");
+        }
         revocations_pass(app, &admin, is_refused).await;
     }
 }

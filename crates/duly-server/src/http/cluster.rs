@@ -78,7 +78,12 @@ pub(crate) async fn readyz(admitted: Admitted) -> HandlerResult {
         let (status, warnings) = ("ready".to_owned(), visible(&admitted, warnings));
         return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
-    not_ready("not_ready", visible(&admitted, reasons), None)
+    let mut shown = visible(&admitted, reasons);
+    if shown.is_empty() {
+        // Each refused call says it too, and an operator has no valid key to ask with.
+        shown.extend(admitted.auth.unusable().map(|(reason, _)| reason));
+    }
+    not_ready("not_ready", shown, None)
 }
 
 /// Returns the sentences that the caller may read: none without the right to metrics.

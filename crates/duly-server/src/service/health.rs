@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_api::cluster::{ClusterInfo, Node};
 use duly_node::MemberView;
-use duly_store::{Health, deployment::MembershipStage};
+use duly_store::{Health, RestoreState, deployment::MembershipStage};
 
 use super::{Admitted, App};
 use crate::messages::ms;
@@ -26,6 +26,11 @@ pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<St
              webhook missing?"
         )
     }));
+    of_store.extend(admitted.audit.reason().filter(|_| !admitted.audit.is_required()));
+    if admitted.auth.records().restore == RestoreState::Unconfirmed {
+        let sentence = "the keys were restored and admit no caller until `duly key confirm` is run";
+        of_store.push(sentence.to_owned());
+    }
     of_store.extend(admitted.auth.tokens().and_then(|tokens| tokens.warning()));
     let names = health.waits_for;
     if !names.is_empty() {
@@ -42,8 +47,9 @@ pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<St
 pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
     let mut reasons = [&health.not_ready[..], &health.stalls].concat();
     reasons.extend(health.keys_stall.clone());
-    // Timers go on, and each call is refused with this reason.
-    reasons.extend(app.auth.records().damage.clone());
+    // Timers go on, and each call or change is refused.
+    reasons.extend(app.auth.unusable().map(|(reason, _)| reason));
+    reasons.extend(app.audit.reason().filter(|_| app.audit.is_required()));
     let node = app.node.health();
     if node.draining {
         reasons.push("the server is stopping".to_owned());
@@ -119,13 +125,15 @@ mod tests {
     async fn damaged_keys_make_a_server_unready() {
         let auth = Auth::new(false, None, false);
         let server = TestServer::start_with(auth.clone()).await;
-        let readyz = async || call_http(&server.app, ("GET", "/readyz"), None, "").await.0;
-        assert_eq!(readyz().await, StatusCode::OK);
+        let readyz = async || call_http(&server.app, ("GET", "/readyz"), None, "").await;
+        assert_eq!(readyz().await.0, StatusCode::OK);
         let damage = "both files of the keys are damaged".to_owned();
         let damaged =
             AccessRecords { version: 1, damage: Some(damage.clone()), ..Default::default() };
         auth.use_records(damaged);
-        assert_eq!(readyz().await, StatusCode::SERVICE_UNAVAILABLE);
+        let (status, body) = readyz().await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(body.to_string().contains(&damage), "a stranger gets the reason: {body}");
         assert_eq!(reasons(&server.app, &server.app.store.health()), [damage]);
     }
 }
