@@ -200,8 +200,8 @@ pub(crate) fn describe(fault: ShardFault, shards: &[ShardId]) -> String {
     let list = list_of(shards);
     if fault == ShardFault::OpenSlot {
         return format!(
-            "shard {list}: half of its slot is on another server, because a move is under way or was \
-             interrupted; finish the move with `redis-cli --cluster fix HOST:PORT` of any server of the \
+            "shard {list}: the move of its slot to another server has not ended: a part of its keys, or all, are \
+             there, because it is under way or was interrupted; finish the move with `redis-cli --cluster fix HOST:PORT` of any server of the \
              Cluster"
         );
     }
