@@ -13,7 +13,7 @@ use std::{
 use duly_core::{Millis, NamespaceName};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{
     checksum::Sum,
@@ -106,12 +106,13 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     } else {
         args.namespaces.clone()
     };
+    // If a signal itself ended the process, secrets would stay behind in an unfinished file.
+    let mut stop = Stop::listen()?;
     let (target, progress) = (Target::open(&args.to, args.force)?, Progress::new(session.printer));
     let mut export = Export { session, target, sum: Sum::default(), progress };
     let written = tokio::select! {
         written = export.write_all(&args, &names) => written,
-        // If the signal itself ended the process, secrets would stay behind in an unfinished file.
-        _ = stop_signal() => Err(Failure::coded(
+        () = stop.requested() => Err(Failure::coded(
             "interrupted",
             "interrupted: nothing was exported; paused namespaces stay paused",
         )),
@@ -132,12 +133,23 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Waits for SIGINT or SIGTERM.
-async fn stop_signal() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
+/// The signals that stop an export; SIGHUP when the terminal is closed.
+struct Stop([Signal; 3]);
+
+impl Stop {
+    fn listen() -> io::Result<Self> {
+        let [interrupt, terminate, hang_up] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hang_up?]))
+    }
+
+    async fn requested(&mut self) {
+        let [interrupt, terminate, hang_up] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
+        }
     }
 }
 

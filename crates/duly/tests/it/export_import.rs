@@ -346,7 +346,7 @@ fn moved_webhook_is_delivered_with_its_credentials() {
 
 #[test]
 fn an_export_that_is_interrupted_leaves_no_secrets_behind() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (old, _) = filled();
         let place = Place::new();
         let mut waiting = waiting_export(&old, &place);
@@ -381,6 +381,20 @@ fn the_next_export_removes_what_a_killed_one_left() {
     let said = other.run(&["export", "--all", "--to", place.name(), "--force"]);
     assert!(said.stderr.contains("an export that was killed left it"), "{said:?}");
     assert_eq!(fs::read_dir(place.directory.path()).expect("readable").count(), 1);
+}
+
+#[test]
+fn an_export_names_what_a_killed_one_beside_it_left() {
+    let (old, _) = filled();
+    let place = Place::new();
+    let [left, other] =
+        ["july.1.part", "pump.2.part"].map(|name| place.directory.path().join(name));
+    fs::write(&left, "{\"namespace\":{\"name\":\"orders\"").expect("written");
+    fs::write(&other, "a part of a pump").expect("written");
+    let said = old.run(&["export", "--all", "--to", place.name()]);
+    assert!(said.stderr.contains(text(&left)) && said.stderr.contains("remove it"), "{said:?}");
+    assert!(!said.stderr.contains("pump"), "{said:?}");
+    assert!(left.exists() && other.exists(), "they may belong to others");
 }
 
 #[test]

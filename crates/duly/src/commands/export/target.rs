@@ -4,12 +4,12 @@
 //!    it contains secrets.
 //! 2. When all bytes are on the disk, the temporary file is renamed.
 //! 3. After a failure before the rename, the temporary file is removed. One that a killed export left is removed by the
-//!    next export to the same file; an export holds a lock on its own.
+//!    next export to the same file, and named by exports to others beside it; an export holds a lock on its own.
 
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read as _, Write},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -20,6 +20,8 @@ use crate::{Outcome, failure::Failure, output::warn};
 
 /// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// The begin of each export.
+const EXPORT_BEGIN: &[u8; 13] = br#"{"namespace":"#;
 
 /// The target of lines.
 pub(super) enum Target {
@@ -58,7 +60,7 @@ impl Target {
                 ),
             ));
         }
-        remove_left_overs(path, name);
+        handle_left_overs(path, name);
         let mut part = name.to_owned();
         part.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(part);
@@ -115,28 +117,47 @@ impl Unfinished {
     }
 }
 
-/// Removes the unfinished files of exports to this file that have ended: they hold secrets, and no other command would. A
-/// file that cannot be removed stays.
-fn remove_left_overs(path: &Path, name: &OsStr) {
+/// Removes the unfinished files of exports to this file that have ended: they hold secrets, and no other command would.
+/// Names those of exports to other files of the directory, and those that cannot be removed.
+fn handle_left_overs(path: &Path, name: &OsStr) {
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let Ok(entries) = fs::read_dir(directory.unwrap_or(Path::new("."))) else { return };
     for entry in entries.flatten() {
         let found = entry.file_name();
-        let is_part = found
-            .as_encoded_bytes()
-            .strip_prefix(name.as_encoded_bytes())
-            .and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".part"))
-            .is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
-        if !is_part || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+        let Some(target) = target_of(found.as_encoded_bytes()) else { continue };
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
             continue;
         }
         let left = entry.path();
         // The lock is held until the file is gone.
-        let Ok(file) = File::open(&left) else { continue };
-        if is_locked(&file) && fs::remove_file(&left).is_ok() {
+        let Ok(mut file) = File::open(&left) else { continue };
+        if !is_locked(&file) {
+            continue;
+        }
+        let is_own = target == name.as_encoded_bytes();
+        if is_own && fs::remove_file(&left).is_ok() {
             warn(&format!("{} is removed: an export that was killed left it", left.display()));
+        } else if is_own || is_export(&mut file) {
+            let left = left.display();
+            warn(&format!(
+                "an export that was killed left {left}, which contains secrets: remove it"
+            ));
         }
     }
+}
+
+/// Returns the name of the target of an unfinished file.
+fn target_of(name: &[u8]) -> Option<&[u8]> {
+    let rest = name.strip_suffix(b".part")?;
+    let dot = rest.iter().rposition(|byte| *byte == b'.')?;
+    let (target, id) = (&rest[..dot], &rest[dot + 1..]);
+    (!id.is_empty() && id.iter().all(u8::is_ascii_digit)).then_some(target)
+}
+
+/// Returns `true` if a file begins as an export does, whose first line has the settings of a namespace.
+fn is_export(file: &mut File) -> bool {
+    let mut first = [0; EXPORT_BEGIN.len()];
+    file.read_exact(&mut first).is_ok() && first == *EXPORT_BEGIN
 }
 
 /// Locks a file; `false` if a running export has it.
