@@ -174,7 +174,7 @@ impl Deployment {
         let mut above = 0;
         // New allocations stop deliveries until every shard has taken them. So all shards must reply.
         for (shard, answer) in self.held_by(name, (0..self.shards).map(ShardId)).await {
-            let Some(held) = answer? else { continue };
+            let Some(held) = answer.map_err(needs_every_shard)? else { continue };
             above = above.max(held.ver);
             numbers.entry(held.num.clone()).or_default().add(shard, held);
         }
@@ -251,6 +251,21 @@ impl Deployment {
         let spread = self.spread(restored.ok_or_else(changed)?).await?;
         self.allocate_lowered(&spread).await;
         Ok(())
+    }
+}
+
+/// Returns the error of a shard with the reason why a repair does not go on without it.
+fn needs_every_shard(error: Error) -> Error {
+    match error {
+        Error::Unavailable { reason, retry_after } => {
+            let reason = format!(
+                "{reason}. The repair of a namespace needs every shard: without one, it would stop the deliveries that \
+                 go on now. Start its master, or accept its loss with `duly store repair`, which restores \
+                 the records of namespaces too; then repeat"
+            );
+            Error::Unavailable { reason, retry_after }
+        }
+        other => other,
     }
 }
 
