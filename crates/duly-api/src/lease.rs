@@ -55,8 +55,9 @@ pub struct LeaseRequest {
     pub wait: Option<Duration>,
 }
 
-/// A checked lease call.
+/// A checked lease call. Only [`LeaseRequest::check`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaseCall {
     /// Most firings.
     pub max: usize,

@@ -31,3 +31,6 @@ pub use self::{
     app::{App, ImplicitNamespaces, Limits, Parts},
     backups::{BackupLimits, Backups, MakeBackup},
 };
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,19 @@
 //! `duly.v1.Namespaces`: every call on namespaces.
 
-use duly_api::v1::{self, namespaces_server::Namespaces};
-use duly_core::Invalid;
+use duly_api::{
+    MessageFormat,
+    v1::{self, namespaces_server::Namespaces},
+};
 use duly_store::namespaces::{Activity, DeleteMode, Namespace};
 use prost::Message;
 use tonic::Request;
 
 use super::{
-    GrpcResult, Problem, namespace,
+    GrpcResult, Problem,
     outbound::{change_response, read_response, read_response_within},
     read, read_in,
 };
-use crate::{messages, service::namespaces::forecast_request};
+use crate::messages;
 
 /// Path of the settings in a request.
 const SETTINGS: &str = "settings";
@@ -22,8 +24,8 @@ pub(super) struct NamespacesService;
 
 /// Puts the path of the settings in front of their field at fault.
 fn in_settings(problem: Problem) -> Problem {
-    let is_reset = problem.field().is_some_and(|field| field.starts_with("reset["));
-    if is_reset { problem } else { problem.within(SETTINGS) }
+    let is_own = |field: &str| field == SETTINGS || field.starts_with("reset[");
+    if problem.field().is_some_and(is_own) { problem } else { problem.within(SETTINGS) }
 }
 
 #[tonic::async_trait]
@@ -46,11 +48,8 @@ impl Namespaces for NamespacesService {
     ) -> GrpcResult<v1::Namespace> {
         let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let change = request.settings.unwrap_or_default();
-        if change == v1::NamespaceSettings::default() && request.reset.is_empty() {
-            let allowed = "given with a field to change, or reset with one";
-            return Err(Problem::from(Invalid::unseen(SETTINGS, allowed)).into());
-        }
-        let patched = admitted.patch_namespace(name, change, &request.reset).await;
+        let patched =
+            admitted.patch_namespace(name, change, &request.reset, MessageFormat::Protobuf).await;
         let namespace = patched.map_err(in_settings)?;
         Ok(change_response(&admitted, messages::namespace(&namespace)).await)
     }
@@ -99,9 +98,8 @@ impl Namespaces for NamespacesService {
     }
 
     async fn resume(&self, request: Request<v1::ResumeRequest>) -> GrpcResult<v1::Namespace> {
-        let (admitted, request) = read(request)?;
+        let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
         let at = request.at.map(|at| at.check("at")).transpose().map_err(Problem::from)?;
-        let name = namespace(&admitted, &request.namespace)?;
         let activity = at.map_or(Activity::Running, Activity::ResumeAt);
         let namespace = admitted.set_activity(name, activity).await?;
         Ok(change_response(&admitted, messages::namespace(&namespace)).await)
@@ -127,9 +125,8 @@ impl Namespaces for NamespacesService {
         request: Request<v1::ForecastRequest>,
     ) -> GrpcResult<v1::NamespaceForecast> {
         let (admitted, name, request) = read_in(request, |it| &it.namespace)?;
-        let request = forecast_request(name, request.bucket.as_ref(), request.count);
-        let request = request.map_err(Problem::from)?;
-        let (forecast, reservation) = admitted.namespace_forecast(request).await?;
+        let (bucket, count) = (request.bucket.as_ref(), request.count);
+        let (forecast, reservation) = admitted.namespace_forecast(name, bucket, count).await?;
         Ok(read_response_within(reservation, forecast)?)
     }
 }

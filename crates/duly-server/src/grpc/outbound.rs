@@ -12,7 +12,7 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_api::{ListResponse, Time, View};
+use duly_api::{ListResponse, Time};
 use duly_node::{Leased, PendingReply};
 use duly_store::{Page, Partial, query::Position};
 use futures::FutureExt;
@@ -28,7 +28,7 @@ use crate::{
     memory::budget::{self, Budget, Reservation},
     service::{
         Admitted,
-        lists::{Cursor, FilterHash, shown},
+        lists::{Cursor, FilterHash, PermittedView, shown},
         reading::ReadResult,
     },
 };
@@ -68,7 +68,7 @@ pub(super) fn page(
     ReadResult { value, mut reservation, rest }: ReadResult<Partial<Page>>,
     filter: FilterHash,
     is_searched: bool,
-    view: View,
+    view: PermittedView,
 ) -> Result<tonic::Response<ListResponse>, Problem> {
     reservation.join(rest);
     let unavailable_shards = value.unavailable_shards();

@@ -4,25 +4,20 @@
 
 use duly_api::{
     MessageFormat, Time, View, Words as _,
-    batch::OPERATIONS_MAX,
     lease::LeaseCall,
     timer::CallEffect,
     v1::{self, timers_server::Timers},
 };
 use duly_core::{Invalid, NamespaceName, TimerId};
-use duly_store::{
-    Outcome,
-    query::{ListRequest, ListState},
-};
+use duly_store::{Outcome, query::ListState};
 use prost::Message;
 use tonic::Request;
 
 use super::{
     GrpcResult, Problem,
     consume::{ConsumeResponses, Consumers},
-    namespace,
     outbound::{change_response, change_response_within, page, read_response_within, with_guards},
-    read, read_in, required,
+    read_in, required,
 };
 use crate::{
     memory::budget::Reservation,
@@ -31,9 +26,9 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        items::{OPERATION_BYTES, command, outcomes_of, sort_items, too_many},
-        lists::{apply_cursor, list_view, page_limit},
-        pull::{Claims, SETTLEMENT_BYTES, check_settlements, reserve_settlements, settle_result},
+        items::{Items, OPERATION_BYTES},
+        lists::{ListCall, ListFields},
+        pull::{Claims, SETTLEMENT_BYTES, settle_result},
         reading::ReadResult,
     },
 };
@@ -53,8 +48,9 @@ impl TimersService {
         operation: v1::Operation,
     ) -> Result<(SentOperation, Outcome, Reservation), Problem> {
         let mut reservation = admitted.budget().reserve(operation.encoded_len())?;
-        let (command, sent) = command(admitted, &namespace, operation, MessageFormat::Protobuf)?;
-        let outcome = admitted.apply_within(namespace, command.operation, &mut reservation).await?;
+        let (command, sent) =
+            admitted.check_message(&namespace, operation, MessageFormat::Protobuf)?;
+        let outcome = admitted.apply_within(command, &mut reservation).await?;
         Ok((sent, outcome, reservation))
     }
 
@@ -74,21 +70,24 @@ impl TimersService {
     }
 }
 
-/// Returns the list of a request, from its beginning.
-fn list(admitted: &Admitted, request: &v1::ListRequest) -> Result<ListRequest, Problem> {
+/// Returns the fields of a list.
+fn fields(request: &v1::ListRequest) -> ListFields<'_> {
     let time =
         |field: &str, time: &Option<Time>| time.as_ref().map(|time| time.check(field)).transpose();
-    let state = v1::State::known("state", request.state)?.and_then(v1::State::to_core);
-    let state = state.map_or(ListState::Pending, ListState::Only);
-    let list = ListRequest::new(namespace(admitted, &request.namespace)?, state);
-    Ok(ListRequest {
-        due_from: time("due_from", &request.due_from)?,
-        due_to: time("due_to", &request.due_to)?,
-        id_prefix: request.id_prefix.clone(),
-        tag: request.tag.clone(),
-        limit: page_limit(request.limit)?,
-        ..list
-    })
+    let state = v1::State::known("state", request.state)
+        .map(|state| state.and_then(v1::State::to_core))
+        .map(|state| state.map_or(ListState::Pending, ListState::Only));
+    let view = View::known("view", request.view);
+    ListFields {
+        state,
+        due_from: time("due_from", &request.due_from),
+        due_to: time("due_to", &request.due_to),
+        id_prefix: request.id_prefix.as_deref(),
+        tag: request.tag.as_deref(),
+        limit: Ok(request.limit),
+        view: view.map(|view| view.filter(|view| *view != View::Unspecified)),
+        cursor: request.cursor.as_deref(),
+    }
 }
 
 /// Returns the checked lease of a settle call, which must name no namespace: it is that of the
@@ -145,12 +144,8 @@ impl Timers for TimersService {
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> GrpcResult<v1::ListResponse> {
-        let (admitted, request) = read(request)?;
-        let cursor = request.cursor.clone();
-        let view = View::known("view", request.view).map_err(Problem::from)?;
-        let view = list_view(&admitted, view.filter(|view| *view != View::Unspecified))?;
-        let mut request = list(&admitted, &request)?;
-        let filter = apply_cursor(&mut request, cursor.as_deref()).map_err(Problem::from)?;
+        let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
+        let ListCall { request, filter, view } = admitted.list_call(namespace, fields(&request))?;
         let is_searched = request.is_searched();
         let read = admitted.read_partial_page(request).await?;
         let bytes = read.reservation.bytes();
@@ -160,24 +155,22 @@ impl Timers for TimersService {
     async fn batch(&self, request: Request<v1::BatchRequest>) -> GrpcResult<v1::BatchResponse> {
         let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
         let count = request.operations.len();
-        if count > OPERATIONS_MAX {
-            return Err(too_many("operations", count, OPERATIONS_MAX).into());
-        }
-        let reservation =
-            admitted.budget().reserve(count * OPERATION_BYTES + request.encoded_len())?;
+        let (call, reservation) =
+            admitted.begin_items(Items::Operations, count, request.encoded_len())?;
         let (reader, within) = (admitted.clone(), namespace.clone());
-        let (slots, commands) = run_blocking(count * OPERATION_BYTES, move || {
+        let sorted = run_blocking(count * OPERATION_BYTES, move || {
             let read = request.operations.into_iter().enumerate().map(|(i, operation)| {
-                command(&reader, &within, operation, MessageFormat::Protobuf)
+                reader
+                    .check_message(&within, operation, MessageFormat::Protobuf)
                     .map_err(|invalid| invalid.within(&format!("operations[{i}]")).into())
             });
-            Ok(sort_items(&reader, read))
+            Ok(call.sort(read))
         })
         .await?;
-        let outcomes = admitted.apply_many(&namespace, commands).await?;
+        let applied = admitted.apply_items(&namespace, sorted).await.unless_failed()?;
         let reader = admitted.clone();
         let response = run_blocking(count * OPERATION_BYTES, move || {
-            let outcomes = outcomes_of(slots, Ok(outcomes)).enumerate();
+            let outcomes = applied.outcomes().enumerate();
             let results = outcomes
                 .map(|(i, item)| messages::result(reader.caller(), item, |kind| kind.path_at(i)));
             Ok(v1::BatchResponse { results: results.collect() })
@@ -201,13 +194,12 @@ impl Timers for TimersService {
 
     async fn settle(&self, request: Request<v1::SettleRequest>) -> GrpcResult<v1::SettleResponse> {
         let (admitted, namespace, request) = read_in(request, |it| &it.namespace)?;
+        let count = request.settlements.len();
+        let (call, reservation) = admitted.begin_settle(&namespace, count)?;
         let lease = request.lease.map(|it| within_settle(it).map_err(|it| it.within("lease")));
         let lease = lease.transpose().map_err(Problem::from)?;
-        let count = request.settlements.len();
-        let reservation = reserve_settlements(&admitted.budget(), count)?;
-        let within = namespace.clone();
         let checked = run_blocking(count * SETTLEMENT_BYTES, move || {
-            Ok(check_settlements(&within, request.settlements))
+            Ok(call.check(request.settlements.into_iter().map(Ok)))
         });
         let settled = admitted.settle_many(checked.await?).await?;
         let results = settled.into_iter().map(settle_result).collect();

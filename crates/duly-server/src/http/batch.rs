@@ -19,15 +19,12 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        items::{
-            BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems, outcomes_of,
-            sort_items, too_many,
-        },
+        items::{BATCH_BYTES_MAX, ItemResult, Items, OPERATION_BYTES, SortedItems},
     },
 };
 use duly_api::{
     BatchResponse,
-    batch::{Batch, OPERATIONS_MAX, Results},
+    batch::{Batch, Results},
     moved::{Import, ImportResults},
 };
 
@@ -106,37 +103,32 @@ async fn respond(call: CallOn<NamespaceName>, request: Request, items: Items) ->
     }
     let reader = (admitted.clone(), namespace.clone());
     let prepare = move |text: &[u8]| prepare(&reader.0, &reader.1, items, text);
-    let (((slots, commands), reservation), held) = body.read_held(prepare).await?;
-    let count = slots.len();
-    let outcomes = admitted.apply_many(&namespace, commands).await?;
+    let ((sorted, count, reservation), held) = body.read_held(prepare).await?;
+    let applied = admitted.apply_items(&namespace, sorted).await.unless_failed()?;
     // The commands are carried out, and none of their payloads is held any more.
     drop(held);
     let written = move || {
-        let outcomes = outcomes_of(slots, Ok(outcomes)).enumerate();
+        let outcomes = applied.outcomes().enumerate();
         write(outcomes.map(|(i, item)| items.result(&admitted, item, |kind| kind.path_at(i))))
     };
     let text = run_blocking(count * OPERATION_BYTES, written).await?;
     Ok(response::change(reservation, text.into()).await)
 }
 
-/// Reads a batch, and reserves memory for the response.
+/// Reads a batch, and reserves memory for the response. Returns the number of items too.
 fn prepare(
     admitted: &Admitted,
     namespace: &NamespaceName,
     items: Items,
     text: &[u8],
-) -> Result<(SortedItems, Reservation), Problem> {
+) -> Result<(SortedItems, usize, Reservation), Problem> {
     let texts = items.of(text)?;
-    let count = texts.len();
-    if count > OPERATIONS_MAX {
-        return Err(too_many(items.field(), count, OPERATIONS_MAX));
-    }
-    let reservation = admitted.budget().reserve(count * OPERATION_BYTES)?;
+    let (call, reservation) = admitted.begin_items(items, texts.len(), 0)?;
     let read = texts.iter().enumerate().map(|(i, text)| {
         let read = items.command(admitted, namespace, text.get().as_bytes());
         read.map_err(|invalid| invalid.within(&format!("{}[{i}]", items.field())).into())
     });
-    Ok((sort_items(admitted, read), reservation))
+    Ok((call.sort(read), texts.len(), reservation))
 }
 
 /// Writes the body of a response. Each outcome and its result are dropped when they are written.

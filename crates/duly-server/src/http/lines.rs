@@ -24,7 +24,6 @@ use axum::{
 };
 use bytes::Bytes;
 use duly_core::{Code, Invalid, NamespaceName, error_code::Retry};
-use duly_store::Command;
 use futures::{FutureExt, stream};
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
@@ -39,7 +38,7 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        items::{BATCH_BYTES_MAX, Items, outcomes_of, sort_items},
+        items::{BATCH_BYTES_MAX, CheckedCommand, Items},
     },
 };
 use duly_api::batch::{LastLine, ResultLine, Results};
@@ -257,29 +256,27 @@ impl LineStream {
 
     /// Carries out a step and returns the lines of its response.
     async fn apply_step(&mut self, step: Vec<(u64, InputLine)>) -> Result<Vec<u8>, Problem> {
-        self.admitted.check_still_valid()?;
-        self.admitted.audit.check_writable()?;
         let bytes: usize = step.iter().map(|(_, line)| line.len()).sum();
         // The values made from the lines; the lines themselves were counted when they were read.
-        let values = self.admitted.budget().reserve(2 * bytes)?;
+        let (call, values) = self.admitted.begin_step(2 * bytes)?;
         let items = self.items;
         let (admitted, namespace) = (self.admitted.clone(), self.namespace.clone());
         let prepared = run_blocking(bytes, move || {
             let (numbers, lines): (Vec<_>, Vec<_>) = step.into_iter().unzip();
             let read = lines.iter().map(|line| parse_line(&admitted, &namespace, items, line));
-            Ok((numbers, sort_items(&admitted, read)))
+            Ok((numbers, call.sort(read)))
         });
-        let (numbers, (slots, commands)) = prepared.await?;
-        let outcomes = self.admitted.apply_many(&self.namespace, commands).await;
-        let wait_ms = outcomes.as_ref().err().and_then(|problem| problem.body().retry_after_ms);
+        let (numbers, sorted) = prepared.await?;
+        let applied = self.admitted.apply_items(&self.namespace, sorted).await;
+        let wait_ms = applied.problem().and_then(|problem| problem.body().retry_after_ms);
         drop(values);
         let notes = self.admitted.take_notes();
         if notes.items > 0 || notes.is_denied {
-            let is_doubtful = outcomes.is_err() && notes.items > 0;
+            let is_doubtful = applied.problem().is_some() && notes.items > 0;
             self.admitted.note_step("http", &notes, Some(&self.namespace), is_doubtful);
         }
         let mut text = Vec::new();
-        for (line, item) in numbers.into_iter().zip(outcomes_of(slots, outcomes)) {
+        for (line, item) in numbers.into_iter().zip(applied.outcomes()) {
             let result = self.items.result(&self.admitted, item, |kind| kind.name().to_owned());
             let refused = result.is_refused();
             let LineCounts { accepted, refused: others } = &mut self.counts;
@@ -301,7 +298,7 @@ fn parse_line(
     namespace: &NamespaceName,
     items: Items,
     line: &InputLine,
-) -> Result<(Command, SentOperation), Problem> {
+) -> Result<(CheckedCommand, SentOperation), Problem> {
     let text = match line {
         InputLine::Text(text) => text,
         InputLine::TooLong { bytes_max } => {

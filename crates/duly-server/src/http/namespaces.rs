@@ -2,10 +2,11 @@
 
 use axum::response::IntoResponse;
 use duly_api::{
-    Duration, ListNamespacesResponse, NamespaceField, NamespaceForecast, NamespaceSettings,
-    NamespaceStats, RepairNamespaceResponse, ResumeRequest, Words as _, json::Nulls,
+    Duration, ListNamespacesResponse, MessageFormat, NamespaceField, NamespaceForecast,
+    NamespaceSettings, NamespaceStats, RepairNamespaceResponse, ResumeRequest, Words as _,
+    json::Nulls,
 };
-use duly_core::{Invalid, NamespaceName};
+use duly_core::NamespaceName;
 use duly_store::{
     forecast::BUCKETS_MAX,
     namespaces::{Activity, DeleteMode},
@@ -19,10 +20,7 @@ use super::{
     target::{CallOn, Query},
     timers::list::end_page,
 };
-use crate::{
-    messages,
-    service::{Admitted, namespaces::forecast_request},
-};
+use crate::{messages, service::Admitted};
 
 /// One namespace. Signing secrets are shown as fingerprints only.
 #[utoipa::path(
@@ -99,11 +97,9 @@ fn reset(names: &[String]) -> Vec<i32> {
 )]
 pub(crate) async fn patch_namespace(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
     let Nulls { value: settings, names } = body.parse().await?;
-    if settings == NamespaceSettings::default() && names.is_empty() {
-        return Err(Invalid::new("body", "{}", "an object with a field to change").into());
-    }
     let reset = reset(&names);
-    let namespace = call.admitted.patch_namespace(call.target, settings, &reset).await?;
+    let namespace =
+        call.admitted.patch_namespace(call.target, settings, &reset, MessageFormat::Json).await?;
     response::ok(&messages::namespace(&namespace))
 }
 
@@ -215,7 +211,8 @@ pub(crate) async fn namespace_forecast(call: CallOn<NamespaceName>, uri: Uri) ->
     let query = Query::read(&uri, &["bucket", "count"])?;
     let bucket = query.get("bucket").map(Duration::of_query);
     let count = query.integer("count", BUCKETS_MAX)?;
-    let request = forecast_request(call.target, bucket.as_ref(), count)?;
-    let (forecast, reservation) = call.admitted.namespace_forecast(request).await?;
+    let CallOn { admitted, target } = call;
+    let (forecast, reservation) =
+        admitted.namespace_forecast(target, bucket.as_ref(), count).await?;
     response::json_within(reservation, StatusCode::OK, &forecast)
 }

@@ -9,6 +9,7 @@ use duly_core::NamespaceName;
 use duly_store::Firing;
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::{
     Problem,
@@ -17,11 +18,11 @@ use super::{
     target::CallOn,
 };
 use crate::{
-    memory::budget::{Budget, Reservation},
+    memory::budget::Reservation,
     service::{
         Admitted,
         blocking::run_blocking,
-        pull::{CheckedSettlement, Claims, check_settlement, reserve_settlements, settle_result},
+        pull::{CheckedSettlements, Claims, settle_result},
     },
 };
 
@@ -108,9 +109,9 @@ async fn respond<T: Serialize>(
 )]
 pub(crate) async fn settle(call: CallOn<NamespaceName>, body: JsonBody) -> HandlerResult {
     let CallOn { admitted, target: namespace } = call;
-    let (budget, within) = (admitted.budget(), namespace.clone());
+    let (reader, within) = (admitted.clone(), namespace.clone());
     let SettleBody { checked, lease, reservation } =
-        body.read(move |text| read_settle(&within, &budget, text)).await?;
+        body.read(move |text| read_settle(&reader, &within, text)).await?;
     let results = admitted.settle_many(checked).await?.into_iter().map(settle_result).collect();
     match lease {
         None => {
@@ -123,24 +124,23 @@ pub(crate) async fn settle(call: CallOn<NamespaceName>, body: JsonBody) -> Handl
 
 /// A parsed body.
 struct SettleBody {
-    checked: Vec<CheckedSettlement>,
+    checked: CheckedSettlements,
     lease: Option<LeaseCall>,
     reservation: Reservation,
 }
 
 fn read_settle(
+    admitted: &Admitted,
     namespace: &NamespaceName,
-    budget: &Budget,
     text: &[u8],
 ) -> Result<SettleBody, Problem> {
     let request: Settle = json::parse_body(text)?;
+    let (call, reservation) = admitted.begin_settle(namespace, request.settlements.len())?;
     let lease = request.lease.map(|lease| lease.check().map_err(|it| it.within("lease")));
-    let reservation = reserve_settlements(budget, request.settlements.len())?;
-    let checked = request.settlements.iter().enumerate().map(|(i, text)| {
-        let settlement = json::parse::<SettlementMessage>(text.get().as_bytes());
-        check_settlement(namespace, i, settlement)
-    });
-    Ok(SettleBody { checked: checked.collect(), lease: lease.transpose()?, reservation })
+    let lease = lease.transpose()?;
+    let settlements = request.settlements.iter();
+    let parse = |text: &&RawValue| json::parse::<SettlementMessage>(text.get().as_bytes());
+    Ok(SettleBody { checked: call.check(settlements.map(parse)), lease, reservation })
 }
 
 #[cfg(test)]

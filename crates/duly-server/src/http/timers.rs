@@ -23,7 +23,7 @@ use crate::{
     messages,
     problem::refusal_texts::SentOperation,
     service::Admitted,
-    service::{blocking::run_blocking, items::brief, reading::ReadResult},
+    service::{blocking::run_blocking, items::CheckedCommand, reading::ReadResult},
 };
 
 /// Schedule a timer.
@@ -46,8 +46,8 @@ pub(crate) async fn schedule_timer(
     body: JsonBody,
 ) -> HandlerResult {
     let CallOn { admitted, target: namespace } = call;
-    let (reader, within) = (admitted.clone(), namespace.clone());
-    let ((operation, when), reservation) = body
+    let reader = admitted.clone();
+    let ((command, when), reservation) = body
         .read_held(move |text| {
             let mut schedule: Schedule = json::parse_body(text)?;
             schedule.id = schedule.id.or(key);
@@ -55,11 +55,10 @@ pub(crate) async fn schedule_timer(
             let checked = schedule.check(MessageFormat::Json, || reader.make_id())?;
             let (schedule, if_exists) = (Box::new(checked.0), checked.1);
             let operation = Operation::Schedule { schedule, if_exists };
-            reader.check_receiver(&within, &operation)?;
-            Ok((operation, when))
+            Ok((reader.check_operation(namespace, operation)?, when))
         })
         .await?;
-    change(&admitted, namespace, operation, when, reservation).await
+    change(&admitted, command, when, reservation).await
 }
 
 /// One timer, its tombstone, or its latest dead letter.
@@ -96,17 +95,16 @@ pub(crate) async fn get_timer(call: CallOn<TimerTarget>) -> HandlerResult {
 )]
 pub(crate) async fn reschedule_timer(call: CallOn<TimerTarget>, body: JsonBody) -> HandlerResult {
     let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
-    let (reader, within) = (admitted.clone(), namespace.clone());
-    let ((operation, when), reservation) = body
+    let reader = admitted.clone();
+    let ((command, when), reservation) = body
         .read_held(move |text| {
             let change = Reschedule::from(json::parse_body::<Nulls<Reschedule>>(text)?);
             let when = change.when_text().map(Box::from);
             let operation = change.check(MessageFormat::Json, Some(id))?;
-            reader.check_receiver(&within, &operation)?;
-            Ok((operation, when))
+            Ok((reader.check_operation(namespace, operation)?, when))
         })
         .await?;
-    change(&admitted, namespace, operation, when, reservation).await
+    change(&admitted, command, when, reservation).await
 }
 
 /// Cancel a timer. After `cancelled` it is never delivered.
@@ -135,7 +133,8 @@ pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> Handler
         Some(true) => Operation::CancelOrStop { id, if_revision, seen: None },
         Some(false) | None => Operation::Cancel { id, if_revision },
     };
-    let outcome = admitted.apply_one(brief(namespace, operation)).await?;
+    let command = admitted.check_operation(namespace, operation)?;
+    let outcome = admitted.apply_checked(command).await?;
     let cancelled = messages::cancelled(&outcome, "")?;
     let is_final = !cancelled.no_further_attempt;
     let status = if is_final { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -152,7 +151,8 @@ pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> Handler
 pub(crate) async fn fire_timer(call: CallOn<TimerTarget>, _body: NoBody) -> HandlerResult {
     let CallOn { admitted, target: TimerTarget { namespace, id } } = call;
     let reservation = admitted.budget().empty_reservation();
-    change(&admitted, namespace, Operation::Fire { id }, None, reservation).await
+    let command = admitted.check_operation(namespace, Operation::Fire { id })?;
+    change(&admitted, command, None, reservation).await
 }
 
 /// Cancel by filter, at most 10000 timers a call.
@@ -193,13 +193,12 @@ pub(crate) async fn forget_timer(call: CallOn<TimerTarget>, _body: NoBody) -> Ha
 /// text.
 async fn change(
     admitted: &Admitted,
-    namespace: NamespaceName,
-    operation: Operation,
+    command: CheckedCommand,
     when: Option<Box<str>>,
     mut reservation: Reservation,
 ) -> HandlerResult {
-    let sent = SentOperation::of(&operation, when);
-    let outcome = admitted.apply_within(namespace, operation, &mut reservation).await?;
+    let sent = SentOperation::of(command.operation(), when);
+    let outcome = admitted.apply_within(command, &mut reservation).await?;
     let is_new = matches!(outcome, Outcome::Created(_));
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let (view, effect) = messages::view(sent, &outcome, "")?;

@@ -15,6 +15,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     Admitted, App, ImplicitNamespaces,
+    items::CheckedCommand,
     reading::{ATTEMPTS_MAX, grow_for_timer},
 };
 use crate::{
@@ -37,8 +38,13 @@ impl App {
 }
 
 impl Admitted {
+    /// Carries out an operation, without creating its namespace.
+    pub(crate) async fn apply_checked(&self, command: CheckedCommand) -> Result<Outcome, Problem> {
+        self.apply_one(command.into_command()).await
+    }
+
     /// Carries out one command, without creating its namespace.
-    pub(crate) async fn apply_one(&self, mut command: Command) -> Result<Outcome, Problem> {
+    pub(super) async fn apply_one(&self, mut command: Command) -> Result<Outcome, Problem> {
         self.note(|notes| notes.items += 1);
         if self.auth.tenants().of_namespace(command.namespace.as_str()).is_some() {
             let outcomes = self.apply(&command.namespace.clone(), vec![command]).await?;
@@ -59,15 +65,14 @@ impl Admitted {
     /// capacity for both, nothing changes.
     pub(crate) async fn apply_within(
         &self,
-        namespace: NamespaceName,
-        operation: Operation,
+        command: CheckedCommand,
         reservation: &mut Reservation,
     ) -> Result<Outcome, Problem> {
         let own = reservation.bytes();
         let all = reservation.grow_up_to(own + SMALL_BYTES_MAX, own + TINY_BYTES_MAX / 2)?;
         let bytes_max = ((all - own) / 2) as u64;
         let answer = Answer::Within(bytes_max);
-        let mut command = Command { namespace, operation, answer };
+        let mut command = Command { answer, ..command.into_command() };
         for _ in 0..ATTEMPTS_MAX {
             match self.apply_one(command.clone()).await? {
                 Outcome::Failed(Error::TooLarge { bytes }) => {
@@ -85,7 +90,7 @@ impl Admitted {
 
     /// Carries out commands of one namespace. Returns one outcome for each, in their order. A shard that
     /// fails refuses only its own commands, unless all shards fail.
-    pub(crate) async fn apply_many(
+    pub(super) async fn apply_many(
         &self,
         namespace: &NamespaceName,
         commands: Vec<Command>,

@@ -12,7 +12,7 @@ use duly_api::{
     number::within,
     timer::{CallEffect, PAGE_DEFAULT},
 };
-use duly_core::{Incarnation, Invalid, TimerId, Timestamp, access::Action};
+use duly_core::{Incarnation, Invalid, NamespaceName, TimerId, Timestamp, access::Action};
 use duly_store::{
     TimerView,
     query::{ListRequest, ListState, PAGE_MAX, Position},
@@ -112,7 +112,7 @@ impl Cursor {
 }
 
 /// Returns the most timers of a page.
-pub(crate) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
+pub(super) fn page_limit(limit: Option<u32>) -> Result<usize, Invalid> {
     let limit = usize::try_from(limit.unwrap_or(PAGE_DEFAULT)).unwrap_or(usize::MAX);
     within("limit", limit, 1, PAGE_MAX)
 }
@@ -125,8 +125,55 @@ pub(crate) fn first_page<T>(items: impl Iterator<Item = T>, limit: usize) -> (Ve
     (page, has_more)
 }
 
+/// A list as a front has read it: each field, or the reason why it cannot be read.
+#[derive(Debug)]
+pub(crate) struct ListFields<'f> {
+    pub(crate) state: Result<ListState, Invalid>,
+    pub(crate) due_from: Result<Option<Timestamp>, Invalid>,
+    pub(crate) due_to: Result<Option<Timestamp>, Invalid>,
+    pub(crate) id_prefix: Option<&'f str>,
+    pub(crate) tag: Option<&'f str>,
+    pub(crate) limit: Result<Option<u32>, Invalid>,
+    pub(crate) view: Result<Option<View>, Invalid>,
+    pub(crate) cursor: Option<&'f str>,
+}
+
+/// A checked list.
+#[derive(Debug)]
+pub(crate) struct ListCall {
+    pub(crate) request: ListRequest,
+    pub(crate) filter: FilterHash,
+    pub(crate) view: PermittedView,
+}
+
+/// A view that the caller may read. Only [`Admitted::list_call`] makes one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PermittedView(View);
+
+impl Admitted {
+    /// Checks a list: the fields in their order, the right to the view, and the cursor, which needs all filters.
+    pub(crate) fn list_call(
+        &self,
+        namespace: NamespaceName,
+        fields: ListFields<'_>,
+    ) -> Result<ListCall, Problem> {
+        let list = ListRequest::new(namespace, fields.state?);
+        let mut request = ListRequest {
+            due_from: fields.due_from?,
+            due_to: fields.due_to?,
+            id_prefix: fields.id_prefix.map(str::to_owned),
+            tag: fields.tag.map(str::to_owned),
+            limit: page_limit(fields.limit?)?,
+            ..list
+        };
+        let view = PermittedView(list_view(self, fields.view?)?);
+        let filter = apply_cursor(&mut request, fields.cursor)?;
+        Ok(ListCall { request, filter, view })
+    }
+}
+
 /// Returns a timer of a list.
-pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
+pub(crate) fn shown(timer: &TimerView, PermittedView(view): PermittedView) -> Timer {
     match view {
         View::Summary => Timer::summary(timer, CallEffect::Plain),
         View::Full | View::Unspecified => Timer::new(timer, CallEffect::Plain),
@@ -135,7 +182,7 @@ pub(crate) fn shown(timer: &TimerView, view: View) -> Timer {
 
 /// Returns the view of a list that the caller may read. One who may not read payloads gets a summary, unless
 /// it asks for more.
-pub(crate) fn list_view(admitted: &Admitted, wanted: Option<View>) -> Result<View, Problem> {
+fn list_view(admitted: &Admitted, wanted: Option<View>) -> Result<View, Problem> {
     match wanted {
         Some(View::Summary) => Ok(View::Summary),
         None if !admitted.caller().permits(Action::Payload) => Ok(View::Summary),

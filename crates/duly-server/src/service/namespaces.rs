@@ -1,7 +1,7 @@
 //! Namespaces: settings, states, lists, repairs, counts now and by time.
 
 use duly_api::{
-    Duration, NamespaceField, NamespaceForecast, NamespaceSettings, NamespaceStats,
+    Duration, MessageFormat, NamespaceField, NamespaceForecast, NamespaceSettings, NamespaceStats,
     number::within,
     stats::{BUCKET_DEFAULT, BUCKETS_DEFAULT},
 };
@@ -136,13 +136,17 @@ impl Admitted {
         }
     }
 
-    /// Changes some settings.
+    /// Changes some settings, as a message of this format says.
     pub(crate) async fn patch_namespace(
         &self,
         name: NamespaceName,
         change: NamespaceSettings,
         reset: &[i32],
+        source: MessageFormat,
     ) -> Result<Namespace, Problem> {
+        if change == NamespaceSettings::default() && reset.is_empty() {
+            return Err(no_change(source).into());
+        }
         let _turn = self.patches().lock().await;
         let present = self.present_namespace(name.clone()).await?;
         let settings = Box::new(change.over((*present.settings).clone(), &self.defaults, reset)?);
@@ -235,8 +239,11 @@ impl Admitted {
     /// Returns a forecast over all shards, with its memory reservation, which includes the text.
     pub(crate) async fn namespace_forecast(
         &self,
-        request: ForecastRequest,
+        name: NamespaceName,
+        bucket: Option<&Duration>,
+        count: Option<u32>,
     ) -> Result<(NamespaceForecast, Reservation), Problem> {
+        let request = forecast_request(name, bucket, count)?;
         let counts = request.count * self.sharded().shards().len() * size_of::<u64>();
         let reservation =
             self.budget().reserve(FIXED_BYTES + counts + request.count * BUCKET_BYTES)?;
@@ -245,6 +252,17 @@ impl Admitted {
         let unavailable_shards = forecast.unavailable_shards();
         let forecast = messages::forecast(forecast.value);
         Ok((NamespaceForecast { unavailable_shards, ..forecast }, reservation))
+    }
+}
+
+/// Returns the refusal of a change that changes nothing.
+fn no_change(source: MessageFormat) -> Invalid {
+    match source {
+        MessageFormat::Json => Invalid::new("body", "{}", "an object with a field to change"),
+        MessageFormat::Protobuf => {
+            let allowed = "given with a field to change, or reset with one";
+            Invalid::unseen("settings", allowed)
+        }
     }
 }
 
@@ -258,7 +276,7 @@ fn receivers(settings: &Settings) -> impl Iterator<Item = &Url> {
 }
 
 /// Checks the parameters of a forecast.
-pub(crate) fn forecast_request(
+fn forecast_request(
     namespace: NamespaceName,
     bucket: Option<&Duration>,
     count: Option<u32>,

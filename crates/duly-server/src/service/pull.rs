@@ -3,22 +3,25 @@
 use std::sync::Arc;
 
 use duly_api::{
-    LeaseResponse, SettleResult, Settlement as SettlementMessage, lease::LeaseCall,
+    LeaseResponse, SettleResult, Settlement as SettlementMessage,
+    lease::{LEASE_WAIT_MAX, LeaseCall},
     settle::SETTLEMENTS_MAX,
 };
-use duly_core::{Invalid, NamespaceName};
+use duly_core::{Invalid, Millis, NamespaceName};
 use duly_node::{LeaseRequest, Leased};
-use duly_store::{Error, SettleOutcome, Settlement, Token};
+use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
 use super::{Admitted, items::too_many};
 use crate::{
-    memory::{
-        budget::{Budget, Reservation},
-        lease_reservation::LeaseReservation,
-    },
+    memory::{budget::Reservation, lease_reservation::LeaseReservation},
     messages,
     problem::Problem,
 };
+
+/// Most firings of one response of a stream; more come in the next one.
+const STREAM_FIRINGS_MAX: usize = 1_000;
+/// Most bytes of payloads and headers of one response of a stream; the first firing may have any size.
+const STREAM_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Firings that were claimed for a consumer. Claims that are not handed over are released and do not
 /// count as attempts.
@@ -52,6 +55,25 @@ impl Claims {
         Ok(Self { leased, memory })
     }
 
+    /// Claims at most `capacity` firings for a stream, which checks its caller and has its waiting place itself.
+    pub(crate) async fn take_for_stream(
+        admitted: &Admitted,
+        namespace: NamespaceName,
+        capacity: usize,
+        lease: Option<Millis>,
+    ) -> Result<Self, Error> {
+        let memory = Arc::new(LeaseReservation::new(&admitted.budget()));
+        let request = LeaseRequest {
+            namespace,
+            max: capacity.min(STREAM_FIRINGS_MAX),
+            bytes_max: STREAM_BYTES_MAX,
+            lease,
+            wait: LEASE_WAIT_MAX.to_std(),
+            memory: Some(Arc::<LeaseReservation>::clone(&memory)),
+        };
+        Ok(Self { leased: admitted.node.lease(request).await?, memory })
+    }
+
     /// Returns the firings in the form of a response.
     pub(crate) fn shown(&self) -> LeaseResponse {
         let firings = self.leased.firings.iter().map(messages::firing).collect();
@@ -71,14 +93,70 @@ pub(crate) fn settle_result(result: Result<SettleOutcome, Problem>) -> SettleRes
 }
 
 /// A settlement of a caller: `None` for an invalid token, or the reason of its refusal.
-pub(crate) type CheckedSettlement = Result<Option<Settlement>, Invalid>;
+type CheckedSettlement = Result<Option<Settlement>, Invalid>;
+
+/// A call of settlements, or a step of a stream of them, which has begun: their number is within the limit. Only
+/// [`Admitted::begin_settle`] and [`Admitted::begin_settle_step`] make one.
+#[derive(Debug)]
+pub(crate) struct SettleCall {
+    namespace: NamespaceName,
+    count: usize,
+}
+
+/// The settlements of a call, checked.
+#[derive(Debug)]
+pub(crate) struct CheckedSettlements(Vec<CheckedSettlement>);
+
+impl SettleCall {
+    /// Checks the settlements. An error names the field with its place in the list.
+    pub(crate) fn check(
+        self,
+        messages: impl Iterator<Item = Result<SettlementMessage, Invalid>>,
+    ) -> CheckedSettlements {
+        let messages = messages.take(self.count).enumerate();
+        CheckedSettlements(messages.map(|(i, it)| check(&self.namespace, i, it)).collect())
+    }
+}
+
+impl CheckedSettlements {
+    /// Returns the token and the verdict of each settlement, or `None` for one that is not sent to the store.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = Option<(&Token, &SettleVerdict)>> {
+        self.0.iter().map(|checked| {
+            let sent = checked.as_ref().ok()?.as_ref()?;
+            Some((&sent.token, &sent.verdict))
+        })
+    }
+}
 
 impl Admitted {
+    /// Begins a call of `count` settlements: refuses too many, and reserves their memory and that of their results.
+    pub(crate) fn begin_settle(
+        &self,
+        namespace: &NamespaceName,
+        count: usize,
+    ) -> Result<(SettleCall, Reservation), Problem> {
+        if count > SETTLEMENTS_MAX {
+            return Err(too_many("settlements", count, SETTLEMENTS_MAX));
+        }
+        let reservation = self.budget().reserve(count * SETTLEMENT_BYTES)?;
+        Ok((SettleCall { namespace: namespace.clone(), count }, reservation))
+    }
+
+    /// Begins a step of a stream of settlements, which ends with the space of the audit log.
+    pub(crate) fn begin_settle_step(
+        &self,
+        namespace: &NamespaceName,
+        count: usize,
+    ) -> Result<(SettleCall, Reservation), Problem> {
+        self.audit.check_writable()?;
+        self.begin_settle(namespace, count)
+    }
+
     /// Settles leases. Returns one result for each settlement, in their order. A shard that fails
     /// refuses only its own settlements, unless all shards fail.
     pub(crate) async fn settle_many(
         &self,
-        checked: Vec<CheckedSettlement>,
+        CheckedSettlements(checked): CheckedSettlements,
     ) -> Result<Vec<Result<SettleOutcome, Problem>>, Problem> {
         self.note(|notes| notes.items += checked.len() as u64);
         let mut settlements = Vec::with_capacity(checked.len());
@@ -103,7 +181,7 @@ impl Admitted {
 
 /// Returns a checked settlement, or `None` for an invalid token. An error names the field with its place
 /// in the list.
-pub(crate) fn check_settlement(
+fn check(
     namespace: &NamespaceName,
     index: usize,
     message: Result<SettlementMessage, Invalid>,
@@ -115,23 +193,6 @@ pub(crate) fn check_settlement(
         Ok(Token::parse(&token).map(|token| Settlement { token, namespace, verdict }))
     });
     settlement.map_err(|invalid| invalid.within(&format!("settlements[{index}]")))
-}
-
-/// Returns the settlements of one message, checked.
-pub(crate) fn check_settlements(
-    namespace: &NamespaceName,
-    settlements: Vec<SettlementMessage>,
-) -> Vec<CheckedSettlement> {
-    let settlements = settlements.into_iter().enumerate();
-    settlements.map(|(i, settlement)| check_settlement(namespace, i, Ok(settlement))).collect()
-}
-
-/// Reserves the memory of `count` settlements and their results, unless the number is over the limit.
-pub(crate) fn reserve_settlements(budget: &Budget, count: usize) -> Result<Reservation, Problem> {
-    if count > SETTLEMENTS_MAX {
-        return Err(too_many("settlements", count, SETTLEMENTS_MAX));
-    }
-    budget.reserve(count * SETTLEMENT_BYTES)
 }
 
 /// Returns the problem of a settlement whose outcome is not known.

@@ -12,14 +12,14 @@ use duly_sink::http::address::AddressKind;
 use duly_store::Operation;
 use url::{Position, Url};
 
-use super::App;
+use super::Admitted;
 
-impl App {
+impl Admitted {
     /// Checks the receiver that an operation names.
     ///
     /// # Errors
     /// When the rules of this server do not allow the receiver.
-    pub(crate) fn check_receiver(
+    pub(super) fn check_receiver(
         &self,
         namespace: &NamespaceName,
         operation: &Operation,
@@ -40,7 +40,7 @@ impl App {
     /// changes.
     ///
     /// # Errors
-    /// The errors of [`App::check_receiver`].
+    /// The errors of [`Admitted::check_receiver`].
     pub(super) fn check_settings(
         &self,
         namespace: &NamespaceName,

@@ -1,9 +1,9 @@
 //! One consumer's stream, from its first request to its end.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use duly_api::{
-    lease::{LEASE_COUNT_MAX, LEASE_WAIT_MAX},
+    lease::LEASE_COUNT_MAX,
     v1::{self, consume_response::Kind},
 };
 use duly_core::{
@@ -11,7 +11,7 @@ use duly_core::{
     error_code::Retry,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
-use duly_node::{LeaseRequest, Leased, StreamLeases};
+use duly_node::StreamLeases;
 use duly_store::{Error, SettleOutcome, SettleVerdict, Token};
 use futures::future::OptionFuture;
 use prost::Message;
@@ -24,19 +24,14 @@ use tonic::Status;
 use super::{QueuedResponse, Requests};
 use crate::{
     grpc::{Problem, namespace, required},
-    memory::lease_reservation::LeaseReservation,
     messages,
     service::{
         Admitted,
         blocking::run_blocking,
-        pull::{SETTLEMENT_BYTES, check_settlements, reserve_settlements, settle_result},
+        pull::{Claims, SETTLEMENT_BYTES, settle_result},
     },
 };
 
-/// Most firings of one response; more come in the next one.
-const FIRINGS_MAX: usize = 1_000;
-/// Most bytes of payloads and headers of one response; the first firing may have any size.
-const FIRINGS_BYTES_MAX: u64 = 1024 * 1024;
 /// Most firings that a consumer may hold, and most unused credits.
 const HELD_MAX: usize = LEASE_COUNT_MAX as usize;
 /// Wait before the next lease after one that ended early without firings: the namespace is paused.
@@ -59,8 +54,7 @@ type LeaseFuture = Pin<Box<dyn Future<Output = Result<LeaseResult, Error>> + Sen
 /// The result of a lease.
 struct LeaseResult {
     slot: OwnedPermit<QueuedResponse>,
-    leased: Leased,
-    memory: Arc<LeaseReservation>,
+    claims: Claims,
     began: Instant,
 }
 
@@ -185,19 +179,14 @@ impl Session {
     }
 
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
-        self.admitted.audit.check_writable()?;
-        let reservation = reserve_settlements(&self.admitted.budget(), settlements.len())?;
-        let (namespace, bytes) = (self.namespace.clone(), settlements.len() * SETTLEMENT_BYTES);
-        let checked =
-            run_blocking(bytes, move || Ok(check_settlements(&namespace, settlements))).await?;
+        let count = settlements.len();
+        let (call, reservation) = self.admitted.begin_settle_step(&self.namespace, count)?;
+        let check = move || Ok(call.check(settlements.into_iter().map(Ok)));
+        let checked = run_blocking(count * SETTLEMENT_BYTES, check).await?;
         let tokens: Vec<_> = checked
-            .iter()
-            .map(|checked| {
-                let sent = checked.as_ref().ok()?.as_ref()?;
-                Some((sent.token.clone(), extension_of(&sent.verdict)))
-            })
+            .sent()
+            .map(|sent| sent.map(|(token, verdict)| (token.clone(), extension_of(verdict))))
             .collect();
-        let count = checked.len();
         let results = match self.admitted.settle_many(checked).await {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
             Err(problem) => {
@@ -232,7 +221,7 @@ impl Session {
 
     /// Returns the number of firings that the consumer accepts now.
     fn capacity(&self) -> usize {
-        self.credits.min(HELD_MAX.saturating_sub(self.held.len())).min(FIRINGS_MAX)
+        self.credits.min(HELD_MAX.saturating_sub(self.held.len()))
     }
 
     fn can_lease(&self) -> bool {
@@ -243,26 +232,19 @@ impl Session {
     fn lease(&self) -> LeaseFuture {
         let (admitted, responses, not_before) =
             (self.admitted.clone(), self.responses.clone(), self.not_before);
-        let memory = Arc::new(LeaseReservation::new(&admitted.budget()));
-        let request = LeaseRequest {
-            namespace: self.namespace.clone(),
-            max: self.capacity(),
-            bytes_max: FIRINGS_BYTES_MAX,
-            lease: self.lease,
-            wait: LEASE_WAIT_MAX.to_std(),
-            memory: Some(Arc::<LeaseReservation>::clone(&memory)),
-        };
+        let (namespace, capacity, lease) = (self.namespace.clone(), self.capacity(), self.lease);
         Box::pin(async move {
             sleep_until(not_before).await;
             // Without a slot the consumer has disconnected, and the session ends.
             let Ok(slot) = responses.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
-            let leased = admitted.node.lease(request).await?;
-            Ok(LeaseResult { slot, leased, memory, began })
+            let claims = Claims::take_for_stream(&admitted, namespace, capacity, lease).await?;
+            Ok(LeaseResult { slot, claims, began })
         })
     }
 
-    fn send_firings(&mut self, LeaseResult { slot, mut leased, memory, began }: LeaseResult) {
+    fn send_firings(&mut self, LeaseResult { slot, claims, began }: LeaseResult) {
+        let Claims { mut leased, memory } = claims;
         self.backoff = BACKOFF_MIN;
         if leased.firings.is_empty() {
             // After a lease that has waited its whole time, the next one begins at once.

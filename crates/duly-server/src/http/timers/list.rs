@@ -24,7 +24,7 @@ use crate::{
     messages,
     service::{
         blocking::run_blocking,
-        lists::{Cursor, FilterHash, apply_cursor, list_view, page_limit, shown},
+        lists::{Cursor, FilterHash, ListCall, ListFields, apply_cursor, shown},
         reading::ReadResult,
     },
 };
@@ -65,9 +65,7 @@ pub(crate) async fn list_timers(
     let CallOn { admitted, target: namespace } = call;
     let known = ["state", "due_from", "due_to", "id_prefix", "tag", "view", "limit", "cursor"];
     let query = Query::read(&uri, &known)?;
-    let mut request = request(namespace, &query)?;
-    let view = list_view(&admitted, view(query.get("view"))?)?;
-    let filter = apply_cursor(&mut request, query.get("cursor"))?;
+    let ListCall { request, filter, view } = admitted.list_call(namespace, fields(&query))?;
     if wants_lines(&headers) {
         return stream::respond(admitted, request, filter, view).await;
     }
@@ -195,18 +193,19 @@ fn wants_lines(headers: &HeaderMap) -> bool {
     })
 }
 
-fn request(namespace: NamespaceName, query: &Query) -> Result<ListRequest, Invalid> {
+fn fields(query: &Query) -> ListFields<'_> {
     let time =
         |name: &str| query.get(name).map(|text| Time::of_query(text).check(name)).transpose();
-    let list = ListRequest::new(namespace, state(query.get("state"))?);
-    Ok(ListRequest {
-        due_from: time("due_from")?,
-        due_to: time("due_to")?,
-        id_prefix: query.get("id_prefix").map(str::to_owned),
-        tag: query.get("tag").map(str::to_owned),
-        limit: page_limit(query.integer("limit", PAGE_MAX)?)?,
-        ..list
-    })
+    ListFields {
+        state: state(query.get("state")),
+        due_from: time("due_from"),
+        due_to: time("due_to"),
+        id_prefix: query.get("id_prefix"),
+        tag: query.get("tag"),
+        limit: query.integer("limit", PAGE_MAX),
+        view: view(query.get("view")),
+        cursor: query.get("cursor"),
+    }
 }
 
 fn state(text: Option<&str>) -> Result<ListState, Invalid> {

@@ -18,7 +18,7 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use duly_api::{View, timer::ListEnd};
+use duly_api::timer::ListEnd;
 use duly_core::{Code, shard::ShardId};
 use duly_store::{
     Error,
@@ -36,7 +36,7 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        lists::{Cursor, FilterHash, shown},
+        lists::{Cursor, FilterHash, PermittedView, shown},
         reading::ReadResult,
     },
 };
@@ -49,7 +49,7 @@ pub(super) async fn respond(
     admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
-    view: View,
+    view: PermittedView,
 ) -> Result<Response, Problem> {
     let mut listing = ListStream {
         admitted,
@@ -75,7 +75,7 @@ struct ListStream {
     admitted: Admitted,
     request: ListRequest,
     filter: FilterHash,
-    view: View,
+    view: PermittedView,
     timers: u64,
     examined: u64,
     /// Shards that were missing in a page, with the first error of each.
