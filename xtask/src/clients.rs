@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             return Ok(Outcome::Failed);
         }
     }
-    if options.all { compiled::check(&duly) } else { Ok(Outcome::Passed) }
+    Ok(if options.all { compiled::check(&duly) } else { Outcome::Passed })
 }
 
 impl Language {

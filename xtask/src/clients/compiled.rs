@@ -2,15 +2,16 @@
 //! schedule, read, cancel, lease and settle.
 //!
 //! `oapi-codegen` and `ogen` come as Go modules, `openapi-generator` from Maven, in the versions given here.
-//! A client whose compiler is missing is skipped by name.
+//! A client whose compiler is missing is skipped by name; in the nightly command it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{PUBLISHED, directory};
+use crate::nightly::NIGHTLY;
 use crate::process::{self, Outcome};
 use crate::server::Server;
 
@@ -89,21 +90,42 @@ const CLIENTS: [Client; 4] = [
 ];
 
 /// Generates, compiles and runs each client, even if another has failed.
-pub(super) fn check(duly: &Path) -> Result<Outcome> {
+pub(super) fn check(duly: &Path) -> Outcome {
     let mut outcome = Outcome::Passed;
+    let is_nightly = std::env::var_os(NIGHTLY).is_some();
     for client in &CLIENTS {
-        let is_missing = |name: &&&str| process::program(name).arg("version").output().is_err();
-        if let Some(missing) = client.needs.iter().find(is_missing) {
-            eprintln!("SKIPPED: the {}: no `{missing}` on this machine", client.name);
-        } else if let Err(error) = client.check(duly) {
+        let is_present = |name: &str| process::program(name).arg("version").output().is_ok();
+        let checked = match client.missing(is_nightly, is_present) {
+            Ok(None) => client.check(duly),
+            Ok(Some(missing)) => {
+                eprintln!("SKIPPED: the {}: no `{missing}` on this machine", client.name);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = checked {
             eprintln!("error: the {}: {error:#}", client.name);
             outcome = Outcome::Failed;
         }
     }
-    Ok(outcome)
+    outcome
 }
 
 impl Client {
+    /// Returns a program that the client needs and the machine lacks, for which it is skipped. In the nightly command
+    /// that is an error.
+    fn missing(
+        &self,
+        is_nightly: bool,
+        is_present: impl Fn(&str) -> bool,
+    ) -> Result<Option<&'static str>> {
+        let missing = self.needs.iter().copied().find(|name| !is_present(name));
+        if let Some(missing) = missing.filter(|_| is_nightly) {
+            bail!("no `{missing}` on this machine, and the nightly command checks every client");
+        }
+        Ok(missing)
+    }
+
     fn check(&self, duly: &Path) -> Result<()> {
         let folder = directory().join(self.folder);
         if folder.exists() {
@@ -169,4 +191,22 @@ fn jar() -> Result<PathBuf> {
         run(&directory(), "mvn", &args).context("cannot get it: check the network")?;
     }
     Ok(jar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_skips_a_client_but_not_nightly() {
+        for client in &CLIENTS {
+            for needed in client.needs {
+                let is_present = |name: &str| name != *needed;
+                assert_eq!(client.missing(false, is_present).unwrap(), Some(*needed));
+                let error = client.missing(true, is_present).unwrap_err();
+                assert!(error.to_string().contains(&format!("no `{needed}`")), "{error}");
+            }
+            assert_eq!(client.missing(true, |_| true).unwrap(), None);
+        }
+    }
 }
