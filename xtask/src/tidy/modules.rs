@@ -1,7 +1,7 @@
 //! Checks the imports between the modules of a crate: they form no cycle.
 //!
 //! A module is a file or folder right below `src`, with all that it contains. A module imports another if its code
-//! names a path through it (`crate::other::…`), or an item that the root of the crate exports from it. Tests do not
+//! names a path through it (`crate::other::…`, or by as many `super` as it is deep), or an item that the root of the crate exports from it. Tests do not
 //! count.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,10 +90,7 @@ fn imports<'a>(folder: &str, files: &'a [(&str, String)]) -> Imports<'a> {
         let inside = path.split_once("/src/").map_or(*path, |(_, inside)| inside);
         let own = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
         let Some(own) = modules.get(own) else { continue };
-        let prefixes: &[&str] =
-            if inside.contains('/') { &["crate::"] } else { &["crate::", "super::"] };
-        let paths = prefixes.iter().flat_map(|prefix| text.split(prefix).skip(1));
-        for head in paths.flat_map(heads) {
+        for head in heads(text, inside.split('/').count()) {
             let module = modules.get(head).or_else(|| exported.get(head));
             if let Some(module) = module.filter(|module| *module != own) {
                 imports.entry(*own).or_default().insert(module);
@@ -109,29 +106,44 @@ fn declared(line: &str) -> Option<&str> {
     (before.is_empty() || before.starts_with("pub")).then_some(name)
 }
 
-/// Returns the first names of the paths that follow `crate::`: several of a group.
-fn heads(rest: &str) -> Vec<&str> {
-    let Some(group) = rest.strip_prefix('{') else { return words(rest).take(1).collect() };
-    let (mut depth, mut found, mut is_head) = (0, Vec::new(), true);
-    let mut at = 0;
-    while let Some(char) = group[at..].chars().next() {
-        let word = words(&group[at..]).next().filter(|word| group[at..].starts_with(word));
-        match (char, word) {
-            (_, Some(word)) => {
-                if is_head && depth == 0 {
-                    found.push(word);
-                }
-                is_head = false;
-                at += word.len();
-                continue;
-            }
-            ('{', _) => depth += 1,
-            ('}', _) if depth == 0 => break,
-            ('}', _) => depth -= 1,
-            (',', _) => is_head = true,
+/// Returns the heads of the paths of a text that begin at the root of the crate. The text is of a module `depth` levels
+/// below the root.
+fn heads(text: &str, depth: usize) -> Vec<&str> {
+    let from = |prefix: &'static str, levels: usize| {
+        let begins = text.match_indices(prefix).map(|(at, _)| at);
+        let begins = begins.filter(|at| !text[..*at].ends_with("super::"));
+        begins.flat_map(move |at| heads_of(&text[at + prefix.len()..], levels))
+    };
+    from("crate::", 0).chain(from("super::", depth - 1)).collect()
+}
+
+/// Returns the first names of a path, `levels` further up: several of a group.
+fn heads_of(path: &str, levels: usize) -> Vec<&str> {
+    if let Some(group) = path.strip_prefix('{') {
+        return entries(group).into_iter().flat_map(|it| heads_of(it, levels)).collect();
+    }
+    match path.strip_prefix("super::") {
+        Some(above) => heads_of(above, levels.saturating_sub(1)),
+        None if levels == 0 => words(path).take(1).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Returns the entries of a group, which ends with its brace.
+fn entries(group: &str) -> Vec<&str> {
+    let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
+    for (at, char) in group.char_indices() {
+        let ends = depth == 0 && matches!(char, ',' | '}');
+        if ends {
+            found.push(group[begin..at].trim());
+            begin = at + 1;
+        }
+        match char {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
             _ => {}
         }
-        at += char.len_utf8();
     }
     found
 }
@@ -218,6 +230,11 @@ mod tests {
             ("use crate::Last;", "use crate::a;", "", None),
             ("use crate::Last;", "", "use crate::a;", Some("a, c")),
             ("use super::b;", "use super::a;", "", None),
+            ("use super::b;", "use super::super::a;", "", Some("a, b")),
+            ("use super::b;", "use super::{c, super::{a, c}};", "", Some("a, b")),
+            ("use super::b;", "fn f() { super::super::a::g() }", "", Some("a, b")),
+            ("use super::b;", "use super::super::super::a;", "", Some("a, b")),
+            ("use super::b;", "use super::{super::c, a};", "", None),
             ("use crate::b;", "// crate::a\n#[cfg(test)]\nuse crate::a;", "", None),
             ("use crate::b;", "#[cfg(test)]\nmod tests {\n    use crate::a;\n}", "", None),
         ] {
