@@ -51,8 +51,6 @@ const UNKNOWN_MAX: u32 = 100;
 const CANCELLED: u16 = 499;
 /// Entries that wait for the store.
 const ENTRIES_MAX: usize = 10_000;
-/// Operations that can revoke a key.
-const REVOCATIONS: [&str; 2] = ["delete_key", "patch_key"];
 /// Longest wait for the last lines at the end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -264,7 +262,7 @@ impl Audit {
                     .and_then(|()| file.clone().try_reserve_owned().map_err(|_| unwritable()));
                 match reserved {
                     Ok(permit) => Some(permit),
-                    Err(_) if REVOCATIONS.contains(&facts.operation.name) => {
+                    Err(_) if facts.operation.may_revoke => {
                         notes.may_only_revoke = true;
                         None
                     }

@@ -45,6 +45,8 @@ pub use crate::{
     service::{App, BackupLimits, Backups, ImplicitNamespaces, Limits, MakeBackup, Parts},
 };
 
+use std::collections::BTreeMap;
+
 use axum::{
     Router,
     extract::{Request, State},
@@ -59,7 +61,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{cors::Cors, response::HandlerResult};
 use crate::{
-    operations::{HEALTHZ, METRICS, PROBES, READYZ},
+    operations::{CallKind, HEALTHZ, METRICS, OPERATIONS, READYZ, probe_paths},
     service::{StartupProgress, StartupState},
 };
 
@@ -130,7 +132,7 @@ fn routes() -> OpenApiRouter<App> {
 async fn elsewhere(uri: Uri) -> Problem {
     let detail = format!(
         "this address serves {}; call {} at server.listen",
-        PROBES.join(", "),
+        probe_paths().collect::<Vec<_>>().join(", "),
         duly_core::invalid::shorten(uri.path())
     );
     Problem::new(Code::NotFound, detail)
@@ -138,7 +140,7 @@ async fn elsewhere(uri: Uri) -> Problem {
 
 /// Returns the router of `server.admin_listen` while the store opens.
 pub(crate) fn startup_admin_router(startup: StartupState) -> Router {
-    probes()
+    startup_routes(CallKind::is_probe)
         .fallback(elsewhere)
         .layer(middleware::from_fn_with_state(startup.clone(), guarded))
         .with_state(startup)
@@ -146,19 +148,29 @@ pub(crate) fn startup_admin_router(startup: StartupState) -> Router {
 
 /// Returns the router of the service while the store opens.
 pub(crate) fn startup_router(startup: StartupState) -> Router {
-    probes()
-        .route("/openapi.json", routing::get(openapi::openapi))
+    startup_routes(|_| true)
         .fallback(not_yet)
         .method_not_allowed_fallback(not_yet)
         .layer(middleware::from_fn_with_state(startup.clone(), guarded))
         .with_state(startup)
 }
 
-fn probes() -> Router<StartupState> {
-    Router::new()
-        .route(HEALTHZ, routing::get(cluster::alive))
-        .route(READYZ, routing::get(readyz))
-        .route(METRICS, routing::get(scrape))
+/// Returns the routes of these kinds while the store opens. Those of calls that need the store have no handler of
+/// their own.
+fn startup_routes(has: impl Fn(CallKind) -> bool) -> Router<StartupState> {
+    let rows = OPERATIONS.iter().filter(|operation| has(operation.kind));
+    let mut paths = BTreeMap::new();
+    for (operation, (_, path)) in rows.filter_map(|operation| Some((operation, operation.http?))) {
+        let handler = match operation.kind {
+            CallKind::Health if path == HEALTHZ => routing::get(cluster::alive),
+            CallKind::Health => routing::get(readyz),
+            CallKind::Probe => routing::get(scrape),
+            CallKind::Static => routing::get(openapi::openapi),
+            CallKind::Read | CallKind::Change => routing::any(not_yet),
+        };
+        paths.insert(path, handler);
+    }
+    paths.into_iter().fold(Router::new(), |router, (path, handler)| router.route(path, handler))
 }
 
 async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {

@@ -19,8 +19,6 @@ pub(crate) const HEALTHZ: &str = "/healthz";
 pub(crate) const READYZ: &str = "/readyz";
 /// Path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
-/// Paths of health, readiness and metrics.
-pub(crate) const PROBES: [&str; 3] = [HEALTHZ, READYZ, METRICS];
 
 /// Time limit of a backup or a repair, which may take long.
 const BACKUP_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -43,6 +41,8 @@ pub(crate) struct Operation {
     pub(crate) time_limit: TimeLimit,
     /// Effect of a repetition, which says too if a call may be a dry run.
     pub(crate) repeat: Repeat,
+    /// `true`: a call that does nothing but revoke a key passes while the audit log cannot be written.
+    pub(crate) may_revoke: bool,
 }
 
 /// The right that an operation needs.
@@ -71,6 +71,13 @@ pub(crate) enum CallKind {
     Health,
     /// A description of the interface, the same for every caller.
     Static,
+}
+
+impl CallKind {
+    /// Returns `true` for health, readiness and metrics.
+    pub(crate) const fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::Probe)
+    }
 }
 
 /// The time limit of an operation.
@@ -137,6 +144,7 @@ impl Operation {
             kind,
             time_limit: TimeLimit::Usual,
             repeat: Repeat::Yes,
+            may_revoke: false,
         }
     }
 
@@ -154,6 +162,10 @@ impl Operation {
 
     const fn repeat(self, repeat: Repeat) -> Self {
         Self { repeat, ..self }
+    }
+
+    const fn may_revoke(self) -> Self {
+        Self { may_revoke: true, ..self }
     }
 }
 
@@ -268,8 +280,8 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("create_key", Keys).http("POST", "/v1/keys").repeat(Repeat::No),
     reads("list_keys", Keys).http("GET", "/v1/keys"),
     reads("get_key", Keys).http("GET", "/v1/keys/{id}"),
-    changes("patch_key", Keys).http("PATCH", "/v1/keys/{id}"),
-    changes("delete_key", Keys).http("DELETE", "/v1/keys/{id}"),
+    changes("patch_key", Keys).http("PATCH", "/v1/keys/{id}").may_revoke(),
+    changes("delete_key", Keys).http("DELETE", "/v1/keys/{id}").may_revoke(),
     changes("rotate_key", Keys).http("POST", "/v1/keys/{id}/rotate").repeat(Repeat::No),
     reads("list_tenants", Keys).http("GET", "/v1/tenants"),
     reads("get_tenant", Keys).http("GET", "/v1/tenants/{tenant}"),
@@ -352,9 +364,15 @@ pub(crate) fn methods_of(route: &str) -> Option<String> {
     Some(methods.join(", ")).filter(|text| !text.is_empty())
 }
 
+/// Returns the paths of health, readiness and metrics over HTTP.
+pub(crate) fn probe_paths() -> impl Iterator<Item = &'static str> {
+    let probes = OPERATIONS.iter().filter(|operation| operation.kind.is_probe());
+    probes.filter_map(|operation| operation.http).map(|(_, path)| path)
+}
+
 /// Returns `true` for the path of health, readiness or metrics, over HTTP or gRPC.
 pub(crate) fn is_probe(path: &str) -> bool {
-    PROBES.contains(&path) || of_grpc(path).is_some_and(|it| it.kind == CallKind::Health)
+    probe_paths().any(|probe| probe == path) || of_grpc(path).is_some_and(|it| it.kind.is_probe())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
 use super::{Connection, ConnectionKind};
-use crate::{operations::PROBES, problem::Problem, service::App};
+use crate::{operations::probe_paths, problem::Problem, service::App};
 
 type RouterService = TowerToHyperService<Router>;
 
@@ -96,7 +96,7 @@ impl ConnectionService {
         request: &Request<Incoming>,
     ) -> &'r RouterService {
         let serves_probes_alone = self.connection.kind == ConnectionKind::Reserve;
-        if serves_probes_alone && !PROBES.contains(&request.uri().path()) {
+        if serves_probes_alone && !probe_paths().any(|probe| probe == request.uri().path()) {
             &self.switch.0.refusing
         } else if is_grpc(request) {
             &routers.grpc

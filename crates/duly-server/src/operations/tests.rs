@@ -83,11 +83,11 @@ fn methods_are_listed_in_one_order() {
 
 #[test]
 fn probes_are_the_rows_of_health_and_metrics() {
-    let is_probe_row = |it: &&Operation| matches!(it.kind, CallKind::Health | CallKind::Probe);
     let paths = |is_row: bool| {
-        let rows = OPERATIONS.iter().filter(move |it| is_probe_row(it) == is_row);
+        let rows = OPERATIONS.iter().filter(move |it| it.kind.is_probe() == is_row);
         rows.flat_map(|it| it.http.map(|(_, path)| path).into_iter().chain(it.grpc))
     };
     assert!(paths(true).all(is_probe));
     assert!(!paths(false).any(is_probe));
+    assert_eq!(probe_paths().collect::<Vec<_>>(), [HEALTHZ, READYZ, METRICS]);
 }
