@@ -29,6 +29,8 @@ use crate::attack;
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
 const ORIGIN: &str = "https://console.example";
 const FOREIGN: &str = "https://evil.example";
+/// More settlements than a call may have.
+const TOO_MANY: usize = 10_001;
 /// A body that the server takes if nothing else is wrong.
 const TIMER: &str = r#"{"id":"t","delay":"1h"}"#;
 
@@ -54,7 +56,24 @@ impl Call {
     }
 }
 
-/// Returns one operation of each kind.
+/// Returns a list whose state and view no message has.
+fn list(
+    name: &'static str,
+    call: &'static str,
+    namespace: &str,
+    (state, view): (i32, i32),
+) -> Call {
+    let namespace = namespace.to_owned();
+    let list = v1::ListRequest { namespace, state, view, ..v1::ListRequest::default() };
+    Call::new(name, call, "").and_grpc("/duly.v1.Timers/List", &list)
+}
+
+/// Returns a time after the last one.
+fn no_time() -> duly_api::Time {
+    duly_api::Time::Unix(prost_types::Timestamp { seconds: i64::MAX, nanos: 0 })
+}
+
+/// Returns one operation of each kind, and those that two rules refuse.
 fn calls() -> Vec<Call> {
     let namespace = || "a".to_owned();
     let timer = v1::Schedule {
@@ -62,6 +81,9 @@ fn calls() -> Vec<Call> {
         delay: Some(duly_api::Duration::from(duly_core::Millis::from_secs(3_600))),
         ..v1::Schedule::default()
     };
+    let settlements = vec!["{}"; TOO_MANY].join(",");
+    let settlements =
+        format!(r#"{{"settlements":[{settlements}],"lease":{{"wait":"61s"}}}}"#).leak();
     vec![
         Call::new("list namespaces", "GET /v1/namespaces", "")
             .and_grpc("/duly.v1.Namespaces/List", &v1::ListNamespacesRequest::default()),
@@ -81,6 +103,48 @@ fn calls() -> Vec<Call> {
             "/duly.v1.Namespaces/Resume",
             &v1::ResumeRequest { namespace: namespace(), ..v1::ResumeRequest::default() },
         ),
+        // With two faults each: the namespace is of others, and a field is wrong.
+        list("unknown state", "GET /v1/namespaces/a/timers?state=odd", "a", (99, 0)),
+        list("unknown view", "GET /v1/namespaces/a/timers?view=odd", "a", (0, 99)),
+        list(
+            "unknown state and view",
+            "GET /v1/namespaces/a/timers?state=odd&view=odd",
+            "a",
+            (99, 99),
+        ),
+        list(
+            "elsewhere, unknown state",
+            "GET /v1/namespaces/elsewhere/timers?state=odd",
+            "elsewhere",
+            (99, 0),
+        ),
+        list(
+            "elsewhere, unknown view",
+            "GET /v1/namespaces/elsewhere/timers?view=odd",
+            "elsewhere",
+            (0, 99),
+        ),
+        Call::new(
+            "resume elsewhere, no time",
+            "POST /v1/namespaces/elsewhere/resume",
+            r#"{"at":"never"}"#,
+        )
+        .and_grpc(
+            "/duly.v1.Namespaces/Resume",
+            &v1::ResumeRequest { namespace: "elsewhere".to_owned(), at: Some(no_time()) },
+        ),
+        Call::new("settle too many, no lease", "POST /v1/namespaces/a/settle", settlements)
+            .and_grpc(
+                "/duly.v1.Timers/Settle",
+                &v1::SettleRequest {
+                    namespace: namespace(),
+                    settlements: vec![v1::Settlement::default(); TOO_MANY],
+                    lease: Some(v1::LeaseRequest {
+                        wait: Some(duly_api::Duration::from(duly_core::Millis::from_secs(61))),
+                        ..v1::LeaseRequest::default()
+                    }),
+                },
+            ),
         Call::new("cluster", "GET /v1/cluster", "")
             .and_grpc("/duly.v1.Cluster/Get", &v1::GetClusterRequest {}),
         Call::new("who am I", "GET /v1/whoami", "")
@@ -126,13 +190,22 @@ struct Server {
 impl Server {
     /// Starts a server with an administrator and the namespace `a`, which has a timer.
     async fn start(directory: &Path, settings: &[(&str, &str)]) -> (Running, Self) {
+        Self::start_with(directory, "100000", settings).await
+    }
+
+    /// Starts it with this many failures a second of an address.
+    async fn start_with(
+        directory: &Path,
+        failures: &str,
+        settings: &[(&str, &str)],
+    ) -> (Running, Self) {
         let root = PresentedKey::new(KeyId::generate([1; 10]), [1; 32]).reveal();
         let file = directory.join("root");
         fs::write(&file, &root).unwrap();
         let keyed = [
             ("DULY_AUTH__MODE", "keys"),
             ("DULY_AUTH__ROOT_KEY_FILE", file.to_str().unwrap()),
-            ("DULY_AUTH__FAILURES_PER_SECOND", "100000"),
+            ("DULY_AUTH__FAILURES_PER_SECOND", failures),
         ];
         let settings = [&keyed[..], settings].concat();
         let running = attack::serve(&directory.join("data"), &settings).await;
@@ -323,6 +396,7 @@ async fn every_front_checks_the_same_in_the_same_order() {
     let (running, mut server) = Server::start(directory.path(), &settings).await;
     server.add_key("producer", "producer", "a*").await;
     server.add_key("consumer", "consumer", "a").await;
+    server.add_key("operator", "operate", "a").await;
     server.add_key("producer elsewhere", "producer", "b*").await;
     let id = server.add_key("disabled", "admin", "*").await;
     let id = id.as_str().unwrap();
