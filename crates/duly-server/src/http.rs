@@ -22,7 +22,6 @@ mod access;
 pub(crate) mod batch;
 pub(crate) mod body;
 mod cluster;
-mod cors;
 mod dead_letters;
 mod edge;
 mod idempotency_key;
@@ -49,7 +48,7 @@ use std::collections::BTreeMap;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing,
@@ -59,10 +58,12 @@ use http::Uri;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::{cors::Cors, response::HandlerResult};
+use self::response::HandlerResult;
 use crate::{
+    cors::Cors,
     operations::{CallKind, HEALTHZ, METRICS, OPERATIONS, READYZ, probe_paths},
     service::{StartupProgress, StartupState},
+    telemetry::UNMATCHED,
 };
 
 /// Returns the router of `server.admin_listen`.
@@ -176,8 +177,14 @@ fn startup_routes(has: impl Fn(CallKind) -> bool) -> Router<StartupState> {
 async fn guarded(State(startup): State<StartupState>, request: Request, next: Next) -> Response {
     let cors = Cors::of(&startup.guard, request.headers());
     let checked = startup.guard.check_request(&request);
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let is_preflight = cors.is_preflight(&request);
     let (request, unread) = unread::watch(request);
     let mut response = match checked {
+        Ok(()) if is_preflight => {
+            drop(request);
+            cors.preflight(route.as_ref().map_or(UNMATCHED, MatchedPath::as_str))
+        }
         Ok(()) => next.run(request).await,
         Err(problem) => {
             drop(request);

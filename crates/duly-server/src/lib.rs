@@ -24,6 +24,7 @@ mod audit;
 mod auth;
 pub mod config;
 mod connection;
+mod cors;
 mod counting;
 mod grpc;
 mod guard;

@@ -67,7 +67,7 @@ pub(crate) enum CallKind {
     Change,
     /// Metrics, which must respond even when callers have filled the memory.
     Probe,
-    /// Health and readiness: short responses that are never refused.
+    /// Health and readiness, and what a browser asks before a call: short responses that are never refused.
     Health,
     /// A description of the interface, the same for every caller.
     Static,
@@ -316,7 +316,7 @@ pub(crate) static WRONG_METHOD: Operation =
     Operation::new("wrong_method", Right::NeedsAll, CallKind::Static);
 
 /// A browser's question about a call of another origin. It is sent without a key.
-pub(crate) static PREFLIGHT: Operation = Operation::new("preflight", Right::Open, CallKind::Static);
+pub(crate) static PREFLIGHT: Operation = Operation::new("preflight", Right::Open, CallKind::Health);
 
 /// Returns the operation of HTTP with a method and a route.
 pub(crate) fn of_http(method: &Method, route: &str) -> &'static Operation {

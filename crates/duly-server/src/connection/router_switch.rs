@@ -21,7 +21,7 @@ use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 
 use super::{Connection, ConnectionKind};
-use crate::{operations::probe_paths, problem::Problem, service::App};
+use crate::{cors::Cors, operations::probe_paths, problem::Problem, service::App};
 
 type RouterService = TowerToHyperService<Router>;
 
@@ -120,7 +120,10 @@ impl Service<Request<Incoming>> for ConnectionService {
             match self.connection.admit(&request, routers.app.as_ref()) {
                 Ok((open, reserved)) => (stream, head) = (Some(open), Some(reserved)),
                 Err(refused) => {
-                    let response = kept_private(refused.response(is_grpc), is_grpc);
+                    let mut response = kept_private(refused.response(is_grpc), is_grpc);
+                    if let Some(app) = routers.app.as_ref().filter(|_| !is_grpc) {
+                        Cors::of(&app.guard, request.headers()).write_to(&mut response);
+                    }
                     return futures::future::ready(Ok(response)).boxed();
                 }
             }

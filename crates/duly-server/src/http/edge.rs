@@ -13,10 +13,11 @@ use duly_core::Code;
 use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
 use tokio::time::Instant;
 
-use super::{Problem, cors::Cors, idempotency_key, openapi::takes_query, target::Query, unread};
+use super::{Problem, idempotency_key, openapi::takes_query, target::Query, unread};
 use crate::{
     admission::{self, Arrival, Decision, admit},
     connection::Connection,
+    cors::Cors,
     memory::budget::{self, Budget, IsCounted},
     operations::{self, CallKind, Operation, PREFLIGHT, UNKNOWN_PATH},
     service::{Admitted, App},

@@ -13,6 +13,12 @@ use duly_store_embedded::{
     EmbeddedStore, OpenError, OpenProgress,
     disk::{Fault, SimDisk},
 };
+use http::{Request, Response, Version};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -26,7 +32,7 @@ use super::{open::OPENING_TEXT, *};
 use crate::{
     auth::tests::call_http,
     config::{Flag, Source, load},
-    tests::TestServer,
+    tests::{ALLOWED_ORIGIN, TestServer},
 };
 
 /// A data directory, a free port, and a server on both whose store opens on command.
@@ -56,6 +62,7 @@ impl Bench {
             ("DULY_STORE__MIN_FREE_BYTES", "0"),
             ("DULY_STORE__MIN_FREE_PERCENT", "0"),
             ("DULY_STORE__SEGMENT_BYTES", "1MiB"),
+            ("DULY_SERVER__ALLOWED_ORIGINS", ALLOWED_ORIGIN),
         ];
         let config = load(&Source {
             file: None,
@@ -86,6 +93,24 @@ impl Bench {
 
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Asks what a page of an allowed origin may do, on a connection of its own.
+    async fn preflight(&self, version: Version) -> Response<Incoming> {
+        let request = Request::options(format!("http://{}{TIMERS}", self.address))
+            .header("host", self.address.to_string())
+            .header("origin", ALLOWED_ORIGIN)
+            .header("access-control-request-method", "POST");
+        let request = request.body(String::new()).unwrap();
+        let io = TokioIo::new(self.connect().await);
+        if version == Version::HTTP_11 {
+            let (mut sender, connection) = http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            return sender.send_request(request).await.unwrap();
+        }
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        sender.send_request(request).await.unwrap()
     }
 
     async fn call(&self, method: &str, path: &str) -> (String, Value) {
@@ -166,6 +191,12 @@ async fn startup_serves_health_and_tells_calls_to_retry() {
         assert_eq!(problem["retry_after_ms"], 1_000);
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("3 of 10") && detail.contains("repeat the call"), "{detail}");
+    }
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let response = bench.preflight(version).await;
+        assert_eq!(response.status(), 204, "{version:?}");
+        assert_eq!(response.headers()["access-control-allow-origin"], ALLOWED_ORIGIN);
+        assert_eq!(response.headers()["access-control-allow-methods"], "GET, HEAD, POST");
     }
     let (head, _) = bench.call("GET", "/openapi.json").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

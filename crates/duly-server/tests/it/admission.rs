@@ -4,6 +4,7 @@
 //! [`states`] has the cases of servers that refuse more. States that no caller can make in a known time are in
 //! `src/admission/tests.rs`.
 
+mod preflights;
 mod states;
 
 use std::{fmt::Write as _, fs, net::SocketAddr, path::Path};

@@ -29,7 +29,7 @@ const REMEMBERED: HeaderValue = HeaderValue::from_static("600");
 
 /// The CORS headers of the response to one request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cors {
+pub(crate) enum Cors {
     /// No other origin may call this server.
     Unused,
     /// Some origins may call, and this request has none of them.
@@ -40,7 +40,7 @@ pub(super) enum Cors {
 
 impl Cors {
     /// Returns the CORS headers for a request with these headers.
-    pub(super) fn of(guard: &Guard, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(guard: &Guard, headers: &HeaderMap) -> Self {
         if guard.allowed_origins.is_empty() {
             return Self::Unused;
         }
@@ -52,8 +52,15 @@ impl Cors {
         }
     }
 
+    /// Returns the CORS headers for a preflight request of an allowed origin; `None` for any other request.
+    pub(crate) fn of_preflight<B>(guard: &Guard, request: &Request<B>) -> Option<Self> {
+        let is_question = *request.method() == Method::OPTIONS;
+        let cors = is_question.then(|| Self::of(guard, request.headers()));
+        cors.filter(|cors| cors.is_preflight(request))
+    }
+
     /// Returns `true` for a preflight request of an allowed origin.
-    pub(super) fn is_preflight<B>(&self, request: &Request<B>) -> bool {
+    pub(crate) fn is_preflight<B>(&self, request: &Request<B>) -> bool {
         *request.method() == Method::OPTIONS
             && matches!(self, Self::Allowed(_))
             && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
@@ -61,7 +68,7 @@ impl Cors {
 
     /// Returns the response to a preflight request. A path that does not exist has every method, so that a page
     /// sees the response to its call.
-    pub(super) fn preflight(&self, route: &str) -> Response {
+    pub(crate) fn preflight(&self, route: &str) -> Response {
         let methods = operations::methods_of(route).and_then(|it| HeaderValue::try_from(it).ok());
         let preflight_headers = [
             (ACCESS_CONTROL_ALLOW_METHODS, methods.unwrap_or(EVERY_METHOD)),
@@ -72,7 +79,7 @@ impl Cors {
     }
 
     /// Adds the headers to a response.
-    pub(super) fn write_to(self, response: &mut Response) {
+    pub(crate) fn write_to(self, response: &mut Response) {
         let headers = response.headers_mut();
         match self {
             Self::Unused => return,
