@@ -1,7 +1,8 @@
 //! The order of the checks in states of the server that calls cannot set up in a known time: full memory, a tenant
 //! at its limits, an audit log that cannot be written, a stop.
 //!
-//! Each state has a server of its own, and every case runs over HTTP and gRPC. The results stand in `states.txt`;
+//! Each state has a server of its own, and every case runs over HTTP, in process and on a connection of HTTP/2, and
+//! over gRPC on such a connection. The results stand in `states.txt`;
 //! with `DULY_REGENERATE=1` the test writes that file. `tests/it/admission.rs` has the cases of a usual server.
 
 use std::{any::Any, collections::HashMap, fmt::Write as _, fs, time::Duration};
@@ -14,8 +15,10 @@ use duly_core::{
     access::{Actions, PresentedKey, Role, TenantLimit, TenantLimits},
 };
 use duly_store::{AccessChange, ChangeOrigin};
-use http::{Method, Request, Version, header::HOST};
+use http::{Method, Request, Response, header::HOST};
 use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, client::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use indexmap::IndexMap;
 use prost::Message;
 use serde_json::Value;
@@ -35,7 +38,7 @@ use crate::{
     service::{App, StartupProgress, StartupState},
     telemetry::Metrics,
     tenants::{CallGroup, ConnectionSlot, tests::tenant},
-    tests::{REQUEST_MEMORY, TestServer},
+    tests::{ALLOWED_ORIGIN, REQUEST_MEMORY, TestServer},
 };
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/admission/states.txt");
@@ -251,7 +254,9 @@ fn calls() -> Vec<Call> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Extra {
     name: &'static str,
-    header: Option<(&'static str, &'static str)>,
+    headers: &'static [(&'static str, &'static str)],
+    /// `true`: a browser asks before the call.
+    is_preflight: bool,
     is_coded: bool,
     /// `true`: the front refuses the head, for an unknown query or a time limit.
     is_misformed: bool,
@@ -260,19 +265,22 @@ struct Extra {
 /// Returns the peculiar requests; the first has none.
 fn extras() -> Vec<Extra> {
     let plain = Extra::default();
-    let origin = Some(("origin", "https://evil.example"));
+    let origin = &[("origin", "https://evil.example")];
+    let preflight = &[("origin", ALLOWED_ORIGIN), ("access-control-request-method", "POST")];
     vec![
         plain,
         Extra { name: "coded", is_coded: true, ..plain },
         Extra { name: "bad form", is_misformed: true, ..plain },
         Extra { name: "coded, bad form", is_coded: true, is_misformed: true, ..plain },
-        Extra { name: "foreign origin", header: origin, ..plain },
-        Extra { name: "own delivery", header: Some(("duly-loop", "1")), ..plain },
+        Extra { name: "foreign origin", headers: origin, ..plain },
+        Extra { name: "preflight", headers: preflight, is_preflight: true, ..plain },
+        Extra { name: "own delivery", headers: &[("duly-loop", "1")], ..plain },
         Extra {
             name: "foreign origin, coded, bad form",
-            header: origin,
+            headers: origin,
             is_coded: true,
             is_misformed: true,
+            ..plain
         },
     ]
 }
@@ -289,23 +297,19 @@ impl Server {
         if let Some(key) = key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        if let Some((name, value)) = extra.header {
-            request = request.header(name, value);
+        for (name, value) in extra.headers {
+            request = request.header(*name, *value);
         }
         if extra.is_coded {
             request = request.header("content-encoding", "gzip");
         }
-        let progress = WriteProgress::new(Duration::from_secs(30));
-        let caller = (self.kind, Peer::default());
-        let connection = Connection::new(caller, progress, None, (Budget::new(0), false));
-        request = request.extension(connection);
         if is_grpc {
             let (path, message) = call.grpc.as_ref().unwrap();
             let mut frame = BytesMut::new();
             frame.put_u8(0);
             frame.put_u32(u32::try_from(message.len()).unwrap());
             frame.extend_from_slice(message);
-            request = request.method(Method::POST).uri(*path).version(Version::HTTP_2);
+            request = request.method(Method::POST).uri(format!("http://localhost{path}"));
             request = request.header("content-type", "application/grpc").header("te", "trailers");
             if extra.is_misformed {
                 request = request.header("grpc-timeout", "soon");
@@ -314,28 +318,52 @@ impl Server {
         }
         let (method, path, body) = &call.http;
         let query = if extra.is_misformed { "?colour=red" } else { "" };
-        request = request.method(method.clone()).uri(format!("{path}{query}"));
+        let method = if extra.is_preflight { &Method::OPTIONS } else { method };
+        request = request.method(method.clone()).uri(format!("http://localhost{path}{query}"));
         request.header("content-type", "application/json").body(Body::from(*body)).unwrap()
     }
 
+    /// Returns the connection of a call.
+    fn connection(&self) -> Connection {
+        let progress = WriteProgress::new(Duration::from_secs(30));
+        let caller = (self.kind, Peer::default());
+        Connection::new(caller, progress, None, (Budget::new(0), false))
+    }
+
+    /// Makes a call on a connection of HTTP/2.
+    async fn over_http2(&self, router: &Router, mut request: Request<Body>) -> Response<Incoming> {
+        // `:authority` has the host.
+        request.headers_mut().remove(HOST);
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (router, connection) = (router.clone(), self.connection());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(connection.clone());
+            router.clone().oneshot(request.map(Body::new))
+        });
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        tokio::spawn(server.serve_connection(TokioIo::new(far), service));
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(near));
+        let (mut sender, client) = handshake.await.unwrap();
+        tokio::spawn(client);
+        sender.send_request(request).await.unwrap()
+    }
+
     async fn http_result(&self, call: &Call, key: Option<&str>, extra: Extra) -> String {
-        let request = self.request(call, false, key, extra);
-        let response = self.http.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        match (body["code"].as_str(), status.is_success()) {
-            (_, true) => "served".to_owned(),
-            (Some(code), false) => refusal(code, body["detail"].as_str().unwrap()),
-            // Health and readiness respond with their own body.
-            (None, false) => format!("{}: {}", status.as_u16(), body["status"]),
-        }
+        let request = || self.request(call, false, key, extra);
+        let mut first = request();
+        first.extensions_mut().insert(self.connection());
+        let first = http_result(self.http.clone().oneshot(first).await.unwrap()).await;
+        let second = http_result(self.over_http2(&self.http, request()).await).await;
+        assert_eq!(first, second, "{}, {} over HTTP/2", call.name, extra.name);
+        first
     }
 
     async fn grpc_result(&self, call: &Call, key: Option<&str>, extra: Extra) -> String {
-        let (Some(router), Some(_)) = (&self.grpc, &call.grpc) else { return "-".to_owned() };
+        let (Some(router), Some(_), false) = (&self.grpc, &call.grpc, extra.is_preflight) else {
+            return "-".to_owned();
+        };
         let request = self.request(call, true, key, extra);
-        let (head, body) = router.clone().oneshot(request).await.unwrap().into_parts();
+        let (head, body) = self.over_http2(router, request).await.into_parts();
         let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or_default();
         let of = tonic::Status::from_header_map;
         let status = of(&head.headers).or_else(|| of(&trailers)).unwrap();
@@ -346,6 +374,23 @@ impl Server {
                 "served".to_owned()
             }
         }
+    }
+}
+
+/// Returns the result of a call over HTTP.
+async fn http_result<B>(response: Response<B>) -> String
+where
+    B: hyper::body::Body,
+    B::Error: std::fmt::Debug,
+{
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    match (body["code"].as_str(), status.is_success()) {
+        (_, true) => "served".to_owned(),
+        (Some(code), false) => refusal(code, body["detail"].as_str().unwrap()),
+        // Health and readiness respond with their own body.
+        (None, false) => format!("{}: {}", status.as_u16(), body["status"]),
     }
 }
 
