@@ -159,7 +159,7 @@ mod tests {
                     None if method == "get" => &[],
                     Some("yes") => &["yes"],
                     Some("no") => &["no"],
-                    Some("if_revision") => &["yes", "no"],
+                    Some("if_id" | "if_revision" | "without_lease") => &["yes", "no"],
                     Some("if_items") => &["yes", "no", "line"],
                     Some("if_dry_run") => &["only"],
                     other => panic!("{path}: {other:?}"),

@@ -102,12 +102,16 @@ pub(crate) enum Repeat {
     Yes,
     /// A second time may do harm.
     No,
+    /// A schedule with an id, of its body or of `Idempotency-Key`, is made once.
+    IfId,
     /// A call with `if_revision` is made at most once.
     IfRevision,
     /// A batch whose items are schedules and cancels, each with an id of its own, can be repeated.
     IfItems,
     /// A dry run can be repeated.
     IfDryRun,
+    /// Settlements can be repeated. The firings that the call leases would be others.
+    WithoutLease,
 }
 
 impl TimeLimit {
@@ -181,7 +185,8 @@ const fn changes(name: &'static str, action: Action) -> Operation {
 pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("schedule_timer", Schedule)
         .http("POST", "/v1/namespaces/{namespace}/timers")
-        .grpc("/duly.v1.Timers/Schedule"),
+        .grpc("/duly.v1.Timers/Schedule")
+        .repeat(Repeat::IfId),
     reads("list_timers", Read)
         .http("GET", "/v1/namespaces/{namespace}/timers")
         .grpc("/duly.v1.Timers/List"),
@@ -219,7 +224,8 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("settle", Consume)
         .http("POST", "/v1/namespaces/{namespace}/settle")
         .grpc("/duly.v1.Timers/Settle")
-        .within(TimeLimit::Lease),
+        .within(TimeLimit::Lease)
+        .repeat(Repeat::WithoutLease),
     changes("consume", Consume)
         .grpc("/duly.v1.Timers/Consume")
         .within(TimeLimit::Stream)

@@ -14,12 +14,12 @@ const TABLE: &str = include_str!("../retry.rs");
 
 /// The calls of the table of this module with those of the page.
 const CALLS: [(&str, &str); 13] = [
-    ("`schedule`, `debounce`", "`schedule_timer`"),
+    ("`schedule`, `debounce`", "`schedule_timer` with an id"),
     ("`cancel`", "`cancel_timer`"),
     ("`reschedule` with `if_revision`", "`reschedule_timer` with `if_revision`"),
     ("`reschedule` without", "`reschedule_timer` without"),
     ("`fire`", "`fire_timer`"),
-    ("`settle`", "`settle`"),
+    ("`settle`", "`settle` without a lease"),
     ("`lease`", "`lease`"),
     (
         "`put_namespace`, `patch_namespace`, `pause`, `resume`",

@@ -55,14 +55,15 @@ fn read(headers: &HeaderMap) -> Result<Option<String>, Invalid> {
 /// Sets a notice if a call has a key that has no effect, and may act again when it is repeated.
 pub(super) fn notice(admitted: &Admitted, headers: &HeaderMap) {
     let operation = admitted.operation();
-    let is_read = operation.name == "schedule_timer" || operation.kind != CallKind::Change;
-    if is_read || operation.repeat == Repeat::Yes || !headers.contains_key(IDEMPOTENCY_KEY) {
+    if operation.kind != CallKind::Change || !headers.contains_key(IDEMPOTENCY_KEY) {
         return;
     }
     let cure = match operation.repeat {
+        // It is read, or not needed.
+        Repeat::IfId | Repeat::Yes | Repeat::WithoutLease => return,
         Repeat::IfItems => "give every item an id of its own",
         Repeat::IfRevision => "name if_revision",
-        Repeat::Yes | Repeat::No | Repeat::IfDryRun => "a repeated call may act again",
+        Repeat::No | Repeat::IfDryRun => "a repeated call may act again",
     };
     admitted.set_notice(format!("{IDEMPOTENCY_KEY} has no effect on this call: {cure}"));
 }

@@ -173,12 +173,12 @@ pub(crate) async fn cancel_by_filter(call: CallOn<NamespaceName>, body: JsonBody
 
 /// Remove all that is left of an ended timer: its tombstone and its dead letters.
 ///
-/// A pending timer is refused: cancel it first. If nothing is left, the call does nothing, so it can be
-/// repeated. After it the id is as if it had never been used: a repetition of an earlier request makes a new
-/// timer.
+/// A pending timer is refused: cancel it first. If nothing is left, the call does nothing. After it the id is
+/// as if it had never been used: a repetition of an earlier request makes a new timer.
 ///
-/// The parts are removed one by one. If the call fails in between, its code is `aborted`: repeat it. A dead
-/// letter that the id gets during the call is removed, too.
+/// The parts are removed one by one. If the call fails in between, its code is `aborted`: repeat it unless the
+/// id may have been used again, because what is left of the newer timer would be removed, too. A dead letter that the
+/// id gets during the call is removed.
 #[utoipa::path(
     post,
     path = "/v1/namespaces/{namespace}/timers/{id}/forget",

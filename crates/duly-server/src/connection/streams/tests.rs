@@ -1,5 +1,6 @@
 //! Streams of connections without sockets.
 
+use axum::body::HttpBody;
 use duly_core::{
     Timestamp,
     access::{Actions, ApiKey, KeyId, NamespacePattern, PresentedKey},
@@ -196,4 +197,20 @@ fn p10_the_authority_of_a_request_counts() {
     let [short, long] = ["a", &"a".repeat(1_000)]
         .map(|host| head_bytes(&get(&format!("http://{host}/v1/namespaces"), None)));
     assert_eq!(long - short, 999);
+}
+
+#[tokio::test]
+async fn refusals_without_a_body_are_those_of_the_page() {
+    let page = include_str!("../../../../../docs/reference/http.md");
+    let problem = Problem::temporary(Code::Unavailable, "asked to by the test");
+    for refused in
+        [Refused::WithoutKey, Refused::OverBudget, Refused::KeysUnavailable(Box::new(problem))]
+    {
+        let response = refused.response(false);
+        assert!(response.headers().contains_key(RETRY_AFTER));
+        let (_, rest) = page.split_once("| status without a body | reason |").unwrap();
+        let row = format!("\n  | {} | ", response.status().as_u16());
+        assert!(rest.split_once("\n\n").unwrap().0.contains(&row), "{row}");
+        assert!(HttpBody::is_end_stream(response.body()), "it has no body");
+    }
 }
