@@ -69,7 +69,7 @@ pub fn router(app: App) -> Router {
     let timers = sized!(TimersServer::new(timers::TimersService::default()));
     let namespaces = sized!(NamespacesServer::new(namespaces::NamespacesService));
     let cluster = sized!(ClusterServer::new(health::ClusterService));
-    let health = HealthServer::new(health::HealthService(app.clone()));
+    let health = HealthServer::new(health::HealthService);
     Router::new()
         .route_service("/duly.v1.Timers/{method}", timers)
         .route_service("/duly.v1.Namespaces/{method}", namespaces)

@@ -26,6 +26,7 @@ mod unchanged;
 pub(crate) use self::{
     admitted::{Admitted, no_response},
     app::{StartupProgress, StartupState},
+    receivers::CheckedCommand,
 };
 pub use self::{
     app::{App, ImplicitNamespaces, Limits, Parts},

@@ -98,8 +98,7 @@ impl Consumers {
             );
             return Err(Problem::temporary(Code::ResourceExhausted, detail));
         };
-        let caller = admitted.caller();
-        let waiting = caller.tenant().map(|tenant| tenant.admit_waiting()).transpose()?;
+        let consumer = admitted.begin_consumer()?;
         let requests = Requests::new(requests);
         let (sender, receiver) = mpsc::channel(SLOTS);
         let reservation = admitted.budget().empty_reservation();
@@ -108,13 +107,13 @@ impl Consumers {
             tokio::select! {
                 // Claims are released when the session is dropped.
                 () = error_sender.closed() => {}
-                ended = Session::run(admitted, requests, sender) => if let Err(status) = ended {
+                ended = Session::run(admitted, consumer, requests, sender) => if let Err(status) = ended {
                     let result = Err(status);
                     let last = QueuedResponse { result, reservation, pending_reply: None };
                     error_sender.send(last).await.ok();
                 },
             }
-            drop((slot, waiting));
+            drop(slot);
         };
         tokio::spawn(session);
         let polled_responses = PolledResponses::default();

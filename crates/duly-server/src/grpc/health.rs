@@ -15,7 +15,7 @@ use tonic_health::pb::{
 };
 
 use super::{GrpcResult, Problem, outbound::read_response, read, status::stopping};
-use crate::service::{App, health::reasons};
+use crate::service::Admitted;
 
 /// Poll interval of a watched service.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,20 +42,18 @@ impl Cluster for ClusterService {
 
 /// The service `Health`.
 #[derive(Debug)]
-pub(super) struct HealthService(pub(super) App);
+pub(super) struct HealthService;
 
-impl HealthService {
-    fn of(&self, service: &str) -> Option<ServingStatus> {
-        SERVICES.contains(&service).then(|| now(&self.0))
-    }
-}
-
-fn now(app: &App) -> ServingStatus {
-    if reasons(app, &app.store.health()).is_empty() {
+fn now(admitted: &Admitted) -> ServingStatus {
+    if admitted.reasons(&admitted.store.health()).is_empty() {
         ServingStatus::Serving
     } else {
         ServingStatus::NotServing
     }
+}
+
+fn is_known(request: &HealthCheckRequest) -> bool {
+    SERVICES.contains(&&*request.service)
 }
 
 const fn response_with(status: ServingStatus) -> HealthCheckResponse {
@@ -65,29 +63,27 @@ const fn response_with(status: ServingStatus) -> HealthCheckResponse {
 #[tonic::async_trait]
 impl Health for HealthService {
     async fn check(&self, request: Request<HealthCheckRequest>) -> GrpcResult<HealthCheckResponse> {
-        let service = &request.get_ref().service;
-        match self.of(service) {
-            Some(status) => Ok(Response::new(response_with(status))),
-            None => {
-                let known = SERVICES[1..].join(", ");
-                let detail = format!("there is no such service: ask for {known}, or for none");
-                Err(Problem::new(duly_core::Code::NotFound, detail).into())
-            }
+        let (admitted, request) = read(request)?;
+        if !is_known(&request) {
+            let known = SERVICES[1..].join(", ");
+            let detail = format!("there is no such service: ask for {known}, or for none");
+            return Err(Problem::new(duly_core::Code::NotFound, detail).into());
         }
+        Ok(Response::new(response_with(now(&admitted))))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> GrpcResult<Self::WatchStream> {
         // As the protocol requires: an unknown service may become known.
-        let is_known = self.of(&request.get_ref().service).is_some();
-        let state = HealthWatch { app: self.0.clone(), is_known, last_sent: None };
+        let (admitted, request) = read(request)?;
+        let state = HealthWatch { admitted, is_known: is_known(&request), last_sent: None };
         Ok(Response::new(Box::pin(stream::unfold(Some(state), next))))
     }
 }
 
 struct HealthWatch {
-    app: App,
+    admitted: Admitted,
     is_known: bool,
     last_sent: Option<ServingStatus>,
 }
@@ -98,14 +94,15 @@ async fn next(
 ) -> Option<(Result<HealthCheckResponse, Status>, Option<HealthWatch>)> {
     let mut watch = watch?;
     loop {
-        let status = if watch.is_known { now(&watch.app) } else { ServingStatus::ServiceUnknown };
+        let status =
+            if watch.is_known { now(&watch.admitted) } else { ServingStatus::ServiceUnknown };
         if watch.last_sent != Some(status) {
             watch.last_sent = Some(status);
             return Some((Ok(response_with(status)), Some(watch)));
         }
-        let app = watch.app.clone();
+        let admitted = watch.admitted.clone();
         tokio::select! {
-            () = app.stopping() => return Some((Err(stopping()), None)),
+            () = admitted.stopping() => return Some((Err(stopping()), None)),
             () = sleep(POLL_INTERVAL) => {}
         }
     }

@@ -26,13 +26,7 @@ use super::{
     body::JsonBody,
     response::{self, HandlerResult},
 };
-use crate::{
-    messages,
-    service::{
-        Admitted,
-        health::{reasons, warnings},
-    },
-};
+use crate::{messages, service::Admitted};
 
 /// Wait before the next question to a service that is not ready.
 const READINESS_RETRY: Millis = Millis::from_secs(1);
@@ -72,9 +66,9 @@ pub(super) async fn alive() -> HandlerResult {
 )]
 pub(crate) async fn readyz(admitted: Admitted) -> HandlerResult {
     let health = admitted.store.health();
-    let reasons = reasons(&admitted, &health);
+    let reasons = admitted.reasons(&health);
     if reasons.is_empty() {
-        let warnings = warnings(&admitted, health.warnings);
+        let warnings = admitted.warnings(health.warnings);
         let (status, warnings) = ("ready".to_owned(), visible(&admitted, warnings));
         return response::ok(&Readiness { status, warnings, ..Readiness::default() });
     }
@@ -126,7 +120,7 @@ pub(crate) async fn cluster(admitted: Admitted) -> HandlerResult {
 pub(crate) async fn metrics(admitted: Admitted) -> Response {
     admitted.recount().await;
     let health = admitted.store.health();
-    let is_ready = reasons(&admitted, &health).is_empty();
+    let is_ready = admitted.reasons(&health).is_empty();
     metrics_text(admitted.metrics.render(Some(&health), is_ready))
 }
 

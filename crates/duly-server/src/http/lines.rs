@@ -36,9 +36,9 @@ use crate::{
     memory::budget::{self, Reservation},
     problem::refusal_texts::SentOperation,
     service::{
-        Admitted,
+        Admitted, CheckedCommand,
         blocking::run_blocking,
-        items::{BATCH_BYTES_MAX, CheckedCommand, Items},
+        items::{BATCH_BYTES_MAX, Items},
     },
 };
 use duly_api::batch::{LastLine, ResultLine, Results};

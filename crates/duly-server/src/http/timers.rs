@@ -22,8 +22,8 @@ use crate::{
     memory::budget::Reservation,
     messages,
     problem::refusal_texts::SentOperation,
-    service::Admitted,
-    service::{blocking::run_blocking, items::CheckedCommand, reading::ReadResult},
+    service::{Admitted, CheckedCommand},
+    service::{blocking::run_blocking, reading::ReadResult},
 };
 
 /// Schedule a timer.

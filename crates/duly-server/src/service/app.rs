@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use duly_api::cluster::Recovery;
 use duly_core::{
-    Code, Millis, Settings, TimerId, Timestamp,
+    Code, Millis, Settings, Timestamp,
     access::TenantLimits,
     env::Clock,
     rate::{Gcra, Rate},
@@ -13,7 +13,6 @@ use duly_core::{
 use duly_sink::http::AddressPolicy;
 use duly_store::Store;
 use http::{HeaderMap, Request};
-use rand::RngCore;
 use tokio::sync::{Mutex, watch};
 
 use super::Backups;
@@ -34,9 +33,6 @@ const PROBES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Bytes of all health checks over gRPC at once.
 const HEALTH_BYTES_MAX: usize = 1024 * 1024;
-
-/// Longest wait for the counts of a shared store.
-const RECOUNT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Burst of implicitly created namespaces, in seconds of their rate.
 const IMPLICIT_BURST_SECONDS: u32 = 10;
@@ -134,12 +130,6 @@ impl App {
         }))
     }
 
-    /// Asks the store to count again, and waits for it, at most `RECOUNT_WITHIN`.
-    pub(crate) async fn recount(&self) {
-        // After the timeout the previous counts stay in use.
-        let _in_time = tokio::time::timeout(RECOUNT_WITHIN, self.store.recount()).await;
-    }
-
     /// Admits one implicitly created namespace.
     ///
     /// # Errors
@@ -163,20 +153,13 @@ impl App {
 
     /// Returns the lock of namespace changes: held while a namespace is read, changed and written back,
     /// and while one is put or deleted. The store has no call that changes one field.
-    pub(crate) fn patches(&self) -> &Mutex<()> {
+    pub(super) fn patches(&self) -> &Mutex<()> {
         &self.0.patches
     }
 
     /// Returns the current time, for values that a caller leaves out.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
-    }
-
-    /// Returns an id for a timer without one.
-    pub(crate) fn make_id(&self) -> TimerId {
-        let mut random = [0; 10];
-        rand::rng().fill_bytes(&mut random);
-        TimerId::generate(self.clock.now(), random)
     }
 
     /// Returns the memory budget of requests and responses of a caller.

@@ -14,8 +14,7 @@ use duly_store::{
 use futures::{StreamExt, stream};
 
 use super::{
-    Admitted, App, ImplicitNamespaces,
-    items::CheckedCommand,
+    Admitted, CheckedCommand, ImplicitNamespaces,
     reading::{ATTEMPTS_MAX, grow_for_timer},
 };
 use crate::{
@@ -30,14 +29,12 @@ const LOOKED_UP_AT_ONCE: usize = 8;
 /// Namespaces that are searched for one with a similar name.
 const SIMILAR_MAX: usize = 200;
 
-impl App {
+impl Admitted {
     /// Returns the store with all shards as one.
-    pub(crate) fn sharded(&self) -> Sharded<'_> {
+    pub(super) fn sharded(&self) -> Sharded<'_> {
         Sharded::new(&*self.store)
     }
-}
 
-impl Admitted {
     /// Carries out an operation, without creating its namespace.
     pub(crate) async fn apply_checked(&self, command: CheckedCommand) -> Result<Outcome, Problem> {
         self.apply_one(command.into_command()).await

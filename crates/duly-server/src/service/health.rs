@@ -5,81 +5,92 @@ use std::time::Duration;
 use duly_api::cluster::{ClusterInfo, Node};
 use duly_node::MemberView;
 use duly_store::{Health, RestoreState, deployment::MembershipStage};
+use tokio::time::timeout;
 
-use super::{Admitted, App};
+use super::Admitted;
 use crate::messages::ms;
 
 /// Time after which an idle loop counts as stuck: each loop runs at least once a second.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-
-/// Returns the warnings of a service that is ready: those of its store, and the nodes that it waits for.
-///
-/// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
-/// ready again. So a node that waits for them has to be ready.
-pub(crate) fn warnings(admitted: &Admitted, mut of_store: Vec<String>) -> Vec<String> {
-    let health = admitted.node.health();
-    let caller = admitted.caller();
-    let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
-    of_store.extend(unleased.map(|namespace| {
-        format!(
-            "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
-             webhook missing?"
-        )
-    }));
-    of_store.extend(admitted.audit.reason().filter(|_| !admitted.audit.is_required()));
-    if admitted.auth.records().restore == RestoreState::Unconfirmed {
-        let sentence = "the keys were restored and admit no caller until `duly key confirm` is run";
-        of_store.push(sentence.to_owned());
-    }
-    of_store.extend(admitted.auth.tokens().and_then(|tokens| tokens.warning()));
-    let names = health.waits_for;
-    if !names.is_empty() {
-        of_store.push(format!(
-            "nodes of an older version are still members: {}; until they have stopped, this node \
-             accepts calls and starts no attempts: upgrade them",
-            names.join(", ")
-        ));
-    }
-    of_store
-}
-
-/// Returns the reasons why the service cannot work; none if it can.
-pub(crate) fn reasons(app: &App, health: &Health) -> Vec<String> {
-    let mut reasons = [&health.not_ready[..], &health.stalls].concat();
-    reasons.extend(health.keys_stall.clone());
-    // Timers go on, and each call or change is refused.
-    reasons.extend(app.auth.unusable().map(|(reason, _)| reason));
-    reasons.extend(app.audit.reason().filter(|_| app.audit.is_required()));
-    let node = app.node.health();
-    if node.draining {
-        reasons.push("the server is stopping".to_owned());
-    }
-    reasons.extend(node.cut_off_for.map(|silent| {
-        format!(
-            "no majority of the coordinator shards has acknowledged this node's heartbeats for \
-             {silent:.1?}: until one does, the node starts no attempts"
-        )
-    }));
-    let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
-    reasons.extend(stuck.map(|l| format!("{} has been stalled for {:?}", l.name, l.idle_for)));
-    let neglected = node.neglected.iter();
-    reasons
-        .extend(neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")));
-    reasons
-}
+/// Longest wait for the counts of a shared store.
+const RECOUNT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Admitted {
+    /// Returns the warnings of a service that is ready: those of its store, and the nodes that it waits for.
+    ///
+    /// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
+    /// ready again. So a node that waits for them has to be ready.
+    pub(crate) fn warnings(&self, mut of_store: Vec<String>) -> Vec<String> {
+        let health = self.node.health();
+        let caller = self.caller();
+        let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
+        of_store.extend(unleased.map(|namespace| {
+            format!(
+                "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
+                 webhook missing?"
+            )
+        }));
+        of_store.extend(self.audit.reason().filter(|_| !self.audit.is_required()));
+        if self.auth.records().restore == RestoreState::Unconfirmed {
+            let sentence =
+                "the keys were restored and admit no caller until `duly key confirm` is run";
+            of_store.push(sentence.to_owned());
+        }
+        of_store.extend(self.auth.tokens().and_then(|tokens| tokens.warning()));
+        let names = health.waits_for;
+        if !names.is_empty() {
+            of_store.push(format!(
+                "nodes of an older version are still members: {}; until they have stopped, this node \
+                 accepts calls and starts no attempts: upgrade them",
+                names.join(", ")
+            ));
+        }
+        of_store
+    }
+
+    /// Returns the reasons why the service cannot work; none if it can.
+    pub(crate) fn reasons(&self, health: &Health) -> Vec<String> {
+        let mut reasons = [&health.not_ready[..], &health.stalls].concat();
+        reasons.extend(health.keys_stall.clone());
+        // Timers go on, and each call or change is refused.
+        reasons.extend(self.auth.unusable().map(|(reason, _)| reason));
+        reasons.extend(self.audit.reason().filter(|_| self.audit.is_required()));
+        let node = self.node.health();
+        if node.draining {
+            reasons.push("the server is stopping".to_owned());
+        }
+        reasons.extend(node.cut_off_for.map(|silent| {
+            format!(
+                "no majority of the coordinator shards has acknowledged this node's heartbeats for \
+                 {silent:.1?}: until one does, the node starts no attempts"
+            )
+        }));
+        let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
+        reasons.extend(stuck.map(|l| format!("{} has been stalled for {:?}", l.name, l.idle_for)));
+        let neglected = node.neglected.iter();
+        reasons.extend(
+            neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")),
+        );
+        reasons
+    }
+
+    /// Asks the store to count again, and waits for it, at most `RECOUNT_WITHIN`.
+    pub(crate) async fn recount(&self) {
+        // After the timeout the previous counts stay in use.
+        let _in_time = timeout(RECOUNT_WITHIN, self.store.recount()).await;
+    }
+
     /// Returns the state of the service without waiting.
     pub(crate) fn cluster(&self) -> ClusterInfo {
         let health = self.store.health();
-        let reasons = reasons(self, &health);
+        let reasons = self.reasons(&health);
         let members = self.node.members();
         ClusterInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             shards: self.store.shards().into(),
             ready: reasons.is_empty(),
             reasons,
-            warnings: warnings(self, health.warnings),
+            warnings: self.warnings(health.warnings),
             pending: health.pending,
             overdue: health.overdue,
             in_flight: health.in_flight,
@@ -112,12 +123,13 @@ fn node(member: MemberView) -> Node {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
+    use axum::http::{HeaderMap, Method, StatusCode};
     use duly_store::AccessRecords;
 
     use crate::{
-        auth::{Auth, tests::call_http},
-        service::health::reasons,
+        auth::{Auth, Caller, tests::call_http},
+        operations::{READYZ, of_http},
+        service::Admitted,
         tests::TestServer,
     };
 
@@ -134,6 +146,9 @@ mod tests {
         let (status, body) = readyz().await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(body.to_string().contains(&damage), "a stranger gets the reason: {body}");
-        assert_eq!(reasons(&server.app, &server.app.store.health()), [damage]);
+        let operation = of_http(&Method::GET, READYZ);
+        let app = server.app.clone();
+        let admitted = Admitted::new(app, operation, Caller::Anyone, None, &HeaderMap::new());
+        assert_eq!(admitted.reasons(&server.app.store.health()), [damage]);
     }
 }

@@ -12,12 +12,13 @@ use duly_api::{
     json,
     moved::{Import, ImportResult, MovedTimer},
 };
-use duly_core::{Code, Invalid, NamespaceName, access::Action};
+use duly_core::{Code, Invalid, NamespaceName, TimerId, access::Action};
 use duly_store::{Answer, Command, Operation, Outcome};
+use rand::RngCore;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Admitted;
+use super::{Admitted, CheckedCommand};
 use crate::{
     memory::budget::Reservation,
     messages::{self, ItemOutcome},
@@ -85,22 +86,6 @@ impl Items {
     }
 }
 
-/// An operation whose receiver this server and the tenant allow. Only the checks of this module make one.
-#[derive(Debug, Clone)]
-pub(crate) struct CheckedCommand(Command);
-
-impl CheckedCommand {
-    /// Returns the operation.
-    pub(crate) const fn operation(&self) -> &Operation {
-        &self.0.operation
-    }
-
-    /// Returns the command, whose response does not show the whole timer.
-    pub(super) fn into_command(self) -> Command {
-        self.0
-    }
-}
-
 /// A call of items, or a step of a stream of them, which has begun. Only [`Admitted::begin_items`] and
 /// [`Admitted::begin_step`] make one.
 #[derive(Debug)]
@@ -121,14 +106,11 @@ pub(crate) struct AppliedItems {
 }
 
 impl Admitted {
-    /// Returns the command of an operation, checked.
-    pub(crate) fn check_operation(
-        &self,
-        namespace: NamespaceName,
-        operation: Operation,
-    ) -> Result<CheckedCommand, Invalid> {
-        self.check_receiver(&namespace, &operation)?;
-        Ok(CheckedCommand(brief(namespace, operation)))
+    /// Returns an id for a timer without one.
+    pub(crate) fn make_id(&self) -> TimerId {
+        let mut random = [0; 10];
+        rand::rng().fill_bytes(&mut random);
+        TimerId::generate(self.now(), random)
     }
 
     /// Returns the command of a message, checked. An error names the field within the message.
@@ -185,7 +167,8 @@ impl ItemCall {
     ) -> SortedItems {
         let mut commands = Vec::with_capacity(read.size_hint().0);
         let slots = read.map(|item| {
-            let (CheckedCommand(command), sent) = item?;
+            let (command, sent) = item?;
+            let command = command.into_command();
             if matches!(command.operation, Operation::Fire { .. }) {
                 self.0.check(Action::Operate)?;
             }

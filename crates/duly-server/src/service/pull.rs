@@ -16,6 +16,7 @@ use crate::{
     memory::{budget::Reservation, lease_reservation::LeaseReservation},
     messages,
     problem::Problem,
+    tenants::Slot,
 };
 
 /// Most firings of one response of a stream; more come in the next one.
@@ -55,14 +56,30 @@ impl Claims {
         Ok(Self { leased, memory })
     }
 
-    /// Claims at most `capacity` firings for a stream, which checks its caller and has its waiting place itself.
-    pub(crate) async fn take_for_stream(
-        admitted: &Admitted,
+    /// Returns the firings in the form of a response.
+    pub(crate) fn shown(&self) -> LeaseResponse {
+        let firings = self.leased.firings.iter().map(messages::firing).collect();
+        LeaseResponse { firings, paused: self.leased.paused }
+    }
+}
+
+/// A consumer of a stream, which has one of the waiting places of its tenant; cheap to clone. Only
+/// [`Admitted::begin_consumer`] makes one.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamConsumer {
+    admitted: Admitted,
+    _place: Option<Arc<Slot>>,
+}
+
+impl StreamConsumer {
+    /// Claims at most `capacity` firings. The stream checks its caller itself.
+    pub(crate) async fn claim(
+        self,
         namespace: NamespaceName,
         capacity: usize,
         lease: Option<Millis>,
-    ) -> Result<Self, Error> {
-        let memory = Arc::new(LeaseReservation::new(&admitted.budget()));
+    ) -> Result<Claims, Error> {
+        let memory = Arc::new(LeaseReservation::new(&self.admitted.budget()));
         let request = LeaseRequest {
             namespace,
             max: capacity.min(STREAM_FIRINGS_MAX),
@@ -71,13 +88,7 @@ impl Claims {
             wait: LEASE_WAIT_MAX.to_std(),
             memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
-        Ok(Self { leased: admitted.node.lease(request).await?, memory })
-    }
-
-    /// Returns the firings in the form of a response.
-    pub(crate) fn shown(&self) -> LeaseResponse {
-        let firings = self.leased.firings.iter().map(messages::firing).collect();
-        LeaseResponse { firings, paused: self.leased.paused }
+        Ok(Claims { leased: self.admitted.node.lease(request).await?, memory })
     }
 }
 
@@ -142,12 +153,19 @@ impl Admitted {
         Ok((SettleCall { namespace: namespace.clone(), count }, reservation))
     }
 
-    /// Begins a step of a stream of settlements, which ends with the space of the audit log.
+    /// Begins a stream of a consumer, which waits for firings.
+    pub(crate) fn begin_consumer(&self) -> Result<StreamConsumer, Problem> {
+        let place = self.caller().tenant().map(|tenant| tenant.admit_waiting()).transpose()?;
+        Ok(StreamConsumer { admitted: self.clone(), _place: place.map(Arc::new) })
+    }
+
+    /// Begins a step of a stream of settlements, which ends with the key of the caller or the space of the audit log.
     pub(crate) fn begin_settle_step(
         &self,
         namespace: &NamespaceName,
         count: usize,
     ) -> Result<(SettleCall, Reservation), Problem> {
+        self.check_still_valid()?;
         self.audit.check_writable()?;
         self.begin_settle(namespace, count)
     }

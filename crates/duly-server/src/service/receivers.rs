@@ -9,17 +9,43 @@ use duly_core::{
     destination::HttpDestination, schedule::Change,
 };
 use duly_sink::http::address::AddressKind;
-use duly_store::Operation;
+use duly_store::{Answer, Command, Operation};
 use url::{Position, Url};
 
 use super::Admitted;
 
+/// An operation whose receiver this server and the tenant allow. Only [`Admitted::check_operation`] makes one.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckedCommand(Command);
+
+impl CheckedCommand {
+    /// Returns the operation.
+    pub(crate) const fn operation(&self) -> &Operation {
+        &self.0.operation
+    }
+
+    /// Returns the command, whose response does not show the whole timer.
+    pub(super) fn into_command(self) -> Command {
+        self.0
+    }
+}
+
 impl Admitted {
+    /// Returns the command of an operation, checked.
+    pub(crate) fn check_operation(
+        &self,
+        namespace: NamespaceName,
+        operation: Operation,
+    ) -> Result<CheckedCommand, Invalid> {
+        self.check_receiver(&namespace, &operation)?;
+        Ok(CheckedCommand(Command { namespace, operation, answer: Answer::Brief }))
+    }
+
     /// Checks the receiver that an operation names.
     ///
     /// # Errors
     /// When the rules of this server do not allow the receiver.
-    pub(super) fn check_receiver(
+    fn check_receiver(
         &self,
         namespace: &NamespaceName,
         operation: &Operation,
@@ -40,7 +66,7 @@ impl Admitted {
     /// changes.
     ///
     /// # Errors
-    /// The errors of [`Admitted::check_receiver`].
+    /// The errors of [`Admitted::check_operation`].
     pub(super) fn check_settings(
         &self,
         namespace: &NamespaceName,

@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 /// Paths past the rules of the service, in the code of a front.
-const PAST_THE_RULES: [&str; 5] =
-    [".sharded()", ".node.", ".audit.check", ".audit.note", ".store."];
+const PAST_THE_RULES: [&str; 6] =
+    [".sharded()", ".node.", ".audit.check", ".audit.note", ".store.", ".tenant()"];
 /// What a front may read itself: the health of the store.
 const READ: [&str; 2] = [".store.health()", ".store.terminal_error()"];
 

@@ -204,7 +204,12 @@ fn growing_calls(n: usize) -> Vec<(&'static str, &'static str, String, serde_jso
 
 async fn pending_bytes(server: &TestServer) -> u64 {
     let name = NamespaceName::new("acme-a").unwrap();
-    let counts = server.app.sharded().counts(&[name]).await.unwrap().whole().unwrap();
+    let counts = duly_store::Sharded::new(&*server.app.store)
+        .counts(&[name])
+        .await
+        .unwrap()
+        .whole()
+        .unwrap();
     counts[0].as_ref().unwrap().pending_bytes
 }
 

@@ -28,7 +28,7 @@ use crate::{
     service::{
         Admitted,
         blocking::run_blocking,
-        pull::{Claims, SETTLEMENT_BYTES, settle_result},
+        pull::{Claims, SETTLEMENT_BYTES, StreamConsumer, settle_result},
     },
 };
 
@@ -61,6 +61,7 @@ struct LeaseResult {
 /// A consumer.
 pub(super) struct Session {
     admitted: Admitted,
+    consumer: StreamConsumer,
     namespace: NamespaceName,
     lease: Option<Millis>,
     responses: Sender<QueuedResponse>,
@@ -78,6 +79,7 @@ impl Session {
     /// Serves a stream until either side ends it.
     pub(super) async fn run(
         admitted: Admitted,
+        consumer: StreamConsumer,
         mut requests: Requests,
         responses: Sender<QueuedResponse>,
     ) -> Result<(), Status> {
@@ -85,7 +87,7 @@ impl Session {
         let Some(mut first) = requests.next().await? else { return Ok(()) };
         admitted.check_still_valid()?;
         let open = required("open", first.open.take())?;
-        let opened = Self::open(admitted.clone(), open, responses);
+        let opened = Self::open(admitted.clone(), consumer, open, responses);
         admitted.note_step("grpc", &admitted.take_notes(), None, false);
         let mut session = opened?;
         session.take(first).await?;
@@ -135,6 +137,7 @@ impl Session {
 
     fn open(
         admitted: Admitted,
+        consumer: StreamConsumer,
         open: v1::ConsumeOpen,
         responses: Sender<QueuedResponse>,
     ) -> Result<Self, Problem> {
@@ -149,6 +152,7 @@ impl Session {
             not_before: Instant::now(),
             backoff: BACKOFF_MIN,
             stops_at: None,
+            consumer,
             admitted,
         })
     }
@@ -230,15 +234,15 @@ impl Session {
 
     /// Waits for a slot, then for firings. Their memory is reserved as they are claimed.
     fn lease(&self) -> LeaseFuture {
-        let (admitted, responses, not_before) =
-            (self.admitted.clone(), self.responses.clone(), self.not_before);
+        let (consumer, responses, not_before) =
+            (self.consumer.clone(), self.responses.clone(), self.not_before);
         let (namespace, capacity, lease) = (self.namespace.clone(), self.capacity(), self.lease);
         Box::pin(async move {
             sleep_until(not_before).await;
             // Without a slot the consumer has disconnected, and the session ends.
             let Ok(slot) = responses.reserve_owned().await else { std::future::pending().await };
             let began = Instant::now();
-            let claims = Claims::take_for_stream(&admitted, namespace, capacity, lease).await?;
+            let claims = consumer.claim(namespace, capacity, lease).await?;
             Ok(LeaseResult { slot, claims, began })
         })
     }
