@@ -28,7 +28,7 @@ const STEPS: [(&[&str], &str); 12] = [
         "every fault of nodes and Redis",
     ),
     (
-        &["test", "-p", "duly", "--test", "it", "unusable_master"],
+        &["test", "-p", "duly", "--test", "it", "unusable_master", "--", "--test-threads=1"],
         "every master with every fault, and with replicas",
     ),
     (&TESTS_WITH_ROUNDS, "every seed, crash point and fault of a file; in CI a third of them"),
