@@ -62,7 +62,8 @@ fn refuses(mut command: Command, path: &Path) {
 fn pipe_in(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("pipe");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a pipe");
     path
 }
 
