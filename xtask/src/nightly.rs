@@ -1,4 +1,4 @@
-//! `cargo xtask nightly`: runs what takes too long for CI. Run it every night if you can, and before each release.
+//! `cargo xtask nightly`: runs the steps that take too long for CI. Run it every night if you can, and before each release.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,16 +9,13 @@ use crate::steps::Steps;
 pub(crate) const NIGHTLY: &str = "DULY_NIGHTLY";
 
 /// A step: the arguments of `cargo`, and the reason for it.
-const STEPS: [(&[&str], &str); 12] = [
+const STEPS: [(&[&str], &str); 13] = [
     (&["xtask", "deps", "--advisories"], "advisories change without a change of ours"),
     (
         &["clippy", "-p", "duly", "--no-default-features", "--locked", "--", "-D", "warnings"],
         "in CI other crates may add the features that this one needs alone",
     ),
-    (
-        &["xtask", "torture", "--minutes", "60", "--seed", "7"],
-        "long, and with the optimized build of users",
-    ),
+    (&["xtask", "torture", "--minutes", "60", "--seed", "7"], "long, and with an optimized build"),
     (
         &["xtask", "torture", "--static", "--minutes", "10", "--seed", "8"],
         "the binary of the image",
@@ -30,6 +27,10 @@ const STEPS: [(&[&str], &str); 12] = [
     (
         &["test", "-p", "duly", "--test", "it", "unusable_master", "--", "--test-threads=1"],
         "every master with every fault, and with replicas",
+    ),
+    (
+        &["test", "--release", "-p", "duly", "--test", "it", "memory"],
+        "attacks on memory, with the time limits of an optimized build",
     ),
     (&TESTS_WITH_ROUNDS, "every seed, crash point and fault of a file; in CI a third of them"),
     (

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_cargo_runs_own_variables_are_taken_away() {
+    fn only_cargo_runs_own_variables_are_removed() {
         for (variable, taken) in [
             ("CARGO_PKG_NAME", true),
             ("CARGO_MANIFEST_DIR", true),

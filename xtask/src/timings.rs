@@ -18,7 +18,7 @@ use crate::process::{self, Outcome};
 
 /// The script around compilers and linkers.
 const TIMED: &str = "xtask/src/timings/timed.sh";
-/// The folder for what it and the tests measure. While it is set, tests print their times.
+/// The folder of the times that the script and the tests measure. While it is set, tests print their times.
 pub(crate) const VARIABLE: &str = "DULY_TIMINGS";
 
 /// Runs CI, prints its output, and then the tables.

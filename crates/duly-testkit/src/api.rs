@@ -181,6 +181,10 @@ fn success_result(action: &Action, body: &Value) -> Answer {
             maybe_delivered: body["maybe_delivered"] == true,
         },
         Action::Redrive => match body["redriven"].as_u64() {
+            // A dead letter that is named has a result of its own.
+            Some(0) if body["errors"][0]["error"].is_object() => {
+                item_result(action, &body["errors"][0])
+            }
             Some(0) => Answer::Unchanged,
             _ => Answer::Redriven,
         },
@@ -196,6 +200,20 @@ mod tests {
         assert_eq!(time_ms(&json!("2023-11-14T22:13:20.123Z")), Some(1_700_000_000_123));
         assert_eq!(time_ms(&json!(5)), Some(5));
         assert_eq!(time_ms(&json!(null)), None);
+    }
+
+    #[test]
+    fn a_redrive_in_doubt_is_not_taken_for_no_change() {
+        let none = json!({ "redriven": 0 });
+        let failed = |status| json!({ "redriven": 0, "errors": [{ "index": 0, "error": { "status": status } }] });
+        for (body, expected) in [
+            (none, Answer::Unchanged),
+            (failed(404), Answer::Refused),
+            (failed(503), Answer::InDoubt),
+            (json!({ "redriven": 1 }), Answer::Redriven),
+        ] {
+            assert_eq!(success_result(&Action::Redrive, &body), expected, "{body}");
+        }
     }
 
     #[test]

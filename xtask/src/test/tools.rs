@@ -56,7 +56,7 @@ pub(super) struct Tools {
     pub(super) collector: Option<(&'static str, PathBuf)>,
 }
 
-/// Installs everything, as far as possible. Prints each fault; the step that needs the program fails later.
+/// Installs each program that can be installed. Prints each fault; the step that needs the program fails later.
 pub(crate) fn install() -> Outcome {
     let all: Vec<_> = TOOLS.iter().chain(&OF_TORTURE).collect();
     debian::install_missing(&all, is_there);

@@ -308,12 +308,7 @@ async fn handle_all(
         number += operations.len() as u64;
         let outcomes = apply(admitted, &namespace, operations).await?;
         done.count += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
-        // Other refusals concern one letter: another call has redriven or purged it, or its id is in use. Later
-        // letters are not tried at a limit or in a shard that fails: a repetition of the call finds them.
-        let ends = |problem: &Problem| {
-            matches!(problem.code(), Code::ResourceExhausted | Code::Unavailable)
-        };
-        if let Some(problem) = outcomes.into_iter().filter_map(Result::err).find(ends) {
+        if let Some(problem) = outcomes.into_iter().filter_map(Result::err).find(ends_the_call) {
             return Err(problem.after_doing(done.count, verb));
         }
         request.after.clone_from(&page.next);
@@ -324,6 +319,14 @@ async fn handle_all(
         }
     }
     Ok(done)
+}
+
+/// Returns `true` for a problem after which later dead letters are not tried: at a limit, in a shard that fails, or with a
+/// result in doubt. A repetition of the call finds the rest.
+///
+/// Other problems concern one letter: another call has redriven or purged it, or its id is in use.
+fn ends_the_call(problem: &Problem) -> bool {
+    matches!(problem.code(), Code::ResourceExhausted | Code::Unavailable | Code::Aborted)
 }
 
 /// Carries out operations of one kind on dead letters.
@@ -403,4 +406,23 @@ async fn dead_letter(
     }
     let already = *dead_lettered;
     failed.map_or(Ok(()), |problem| Err(problem.after_doing(already, "dead-lettered")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_in_doubt_ends_a_call_on_all_dead_letters() {
+        for (code, ends) in [
+            (Code::Aborted, true),
+            (Code::Unavailable, true),
+            (Code::ResourceExhausted, true),
+            (Code::NotFound, false),
+            (Code::Finished, false),
+        ] {
+            let problem = Problem::temporary(code, "asked to by the test");
+            assert_eq!(ends_the_call(&problem), ends, "{code:?}");
+        }
+    }
 }
