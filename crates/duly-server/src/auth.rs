@@ -326,7 +326,7 @@ impl Auth {
         }
     }
 
-    /// Returns the reason why no caller can be admitted, which each caller is told, and the wait before a retry.
+    /// Returns the reason for which the server can admit no caller, and the wait before a retry. Every refused caller gets both.
     pub(crate) fn unusable(&self) -> Option<(String, Millis)> {
         if let Some(damage) = &self.0.table.read().records.damage {
             return Some((damage.clone(), Millis::from_secs(60)));

@@ -1,4 +1,4 @@
-//! Files without an end: no command that is told to read one waits for it or reads on for ever.
+//! Files without an end: a command whose file is a pipe or a device refuses that file, and neither waits nor reads for ever.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
