@@ -132,9 +132,20 @@ pub(crate) struct Connection {
     digests: Arc<[String]>,
     /// Time of the last reply, or of the last use without a check.
     used: Arc<Mutex<Instant>>,
-    /// Held by the caller that checks the connection. Other callers wait for the result and use it if
-    /// the connection is dead.
-    is_dead: Arc<tokio::sync::Mutex<bool>>,
+    /// Locked by the caller that checks the connection. Other callers wait for the result and use it if
+    /// the connection is not usable.
+    state: Arc<tokio::sync::Mutex<ConnectionState>>,
+}
+
+/// The result of the check of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ConnectionState {
+    #[default]
+    Usable,
+    /// It has ended.
+    Dead,
+    /// It is open, and a reply has not come in time.
+    Late,
 }
 
 /// Parameters for new connections.
@@ -200,7 +211,7 @@ impl Connection {
             texts,
             digests: digests.into(),
             used,
-            is_dead: Arc::default(),
+            state: Arc::default(),
         })
     }
 
@@ -216,19 +227,34 @@ impl Connection {
         }
     }
 
-    /// Returns `true` if the connection can carry a call that must not be sent twice. After idle time it
+    /// Returns `Usable` if the connection can carry a call that must not be sent twice. After idle time it
     /// is checked by `PING` first: a server that restarted, or a proxy that drops idle connections, is
     /// noticed before anything is sent, and no call becomes in doubt. All callers that wait for a
     /// connection share one `PING`, however far away the server is.
-    pub(crate) async fn is_alive(&self) -> bool {
+    pub(crate) async fn check(&self) -> ConnectionState {
         if self.is_trusted() {
-            return true;
+            return ConnectionState::Usable;
         }
-        let mut is_dead = self.is_dead.lock().await;
-        if !*is_dead && !self.is_trusted() {
-            *is_dead = self.command(&cmd("PING")).await.is_err();
+        let mut state = self.state.lock().await;
+        if *state == ConnectionState::Usable && !self.is_trusted() {
+            let mut connection = self.shared.requests.clone();
+            let ping = cmd("PING");
+            let sent = connection.send_packed_command(&ping);
+            *state = match self.in_time(self.silence_timeout, sent).await {
+                Some(Ok(Value::ServerError(_)) | Err(_)) => ConnectionState::Dead,
+                Some(Ok(_)) => ConnectionState::Usable,
+                None => ConnectionState::Late,
+            };
+            if *state == ConnectionState::Usable {
+                self.note_reply();
+            }
         }
-        !*is_dead
+        *state
+    }
+
+    /// Returns the error of a call that has got no reply in time.
+    pub(crate) fn late(&self) -> std::io::Error {
+        late(self.silence_timeout)
     }
 
     /// Returns `true` if the connection was used less than [`IDLE`] ago, and counts this as a use.

@@ -4,7 +4,8 @@
 //!    router ask again.
 //! 2. A call that may have been executed is never sent a second time: if its reply is lost, it is in
 //!    doubt.
-//! 3. Calls that only read, or that are repeated anyway, are sent again.
+//! 3. Calls that only read, or that are repeated anyway, are sent again, unless their reply is late: a call waits
+//!    for one silent server once.
 //! 4. A server that hangs is found by a probe, and delays no call for longer than the silence time-out
 //!    (`liveness.rs`). A master that replies and carries out no changes is found by its first result (`faults.rs`).
 
@@ -28,7 +29,8 @@ use redis::Value;
 use crate::{
     address::Address,
     connection::{
-        Call, ConnectOptions, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply,
+        Call, ConnectOptions, Connection, ConnectionLost, ConnectionState, RequiredCopies,
+        SendMode, ServerReply,
     },
     error::{in_doubt, unavailable},
     keys,
@@ -148,7 +150,7 @@ impl Router {
                 Arc::new(Liveness::start(&self.runtime, name.to_owned(), address, silence_timeout))
             };
             let liveness = self.earlier.lock().remove(name).unwrap_or_else(start);
-            Arc::new(Server::new(self.connections_each, self.copies, liveness))
+            Arc::new(Server::new(self.connections_each, liveness))
         });
         Arc::clone(server)
     }
@@ -175,10 +177,19 @@ impl Router {
                 place,
                 name: name.to_owned(),
             };
-            if kind == CallKind::Repeated || pooled.connection.is_alive().await {
+            let state = match kind.is_checked() {
+                true => pooled.connection.check().await,
+                false => ConnectionState::Usable,
+            };
+            if state == ConnectionState::Usable {
                 return Ok(pooled);
             }
             pooled.drop_connection().await;
+            if state == ConnectionState::Late {
+                // A call waits for one late reply at most.
+                self.suspect(&pooled);
+                return Err(pooled.connection.late().into());
+            }
         }
     }
 
@@ -221,7 +232,7 @@ impl Router {
 
     /// Returns a connection to a server, for commands that are no scripts.
     pub(crate) async fn connection(&self, name: &str) -> redis::RedisResult<Connection> {
-        Ok(self.check_out(name, CallKind::Once).await?.connection)
+        Ok(self.check_out(name, CallKind::Question).await?.connection)
     }
 
     /// Waits for `work` on a server, unless the server is silent.
@@ -255,9 +266,8 @@ impl Router {
         let mut results: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut open: Vec<(usize, SendMode)> =
             (0..calls.len()).map(|i| (i, SendMode::default())).collect();
-        let is_repeated = calls.iter().all(|call| call.script.is_repeated());
-        let kind = if is_repeated { CallKind::Repeated } else { CallKind::Once };
-        let (mut fault, mut was_late, mut postponed) = (None, false, None);
+        let kind = CallKind::of(&calls);
+        let (mut fault, mut postponed) = (None, None);
         for _ in 0..TRIES {
             let server = self.owners.lock()[usize::from(shard.0)].clone();
             let refusal = self.server(&server).refusal(&calls);
@@ -289,14 +299,7 @@ impl Router {
                 }
             };
             // On the heap: the futures of all calls contain this one.
-            let round = Box::pin(self.one_round(
-                &pooled,
-                shard,
-                &calls,
-                &open,
-                &mut results,
-                &mut was_late,
-            ));
+            let round = Box::pin(self.one_round(&pooled, shard, &calls, &open, &mut results));
             let resend = round.await;
             let Some(resend) = resend else { break };
             open = resend.open;
@@ -344,7 +347,6 @@ impl Router {
         calls: &[Call],
         open: &[(usize, SendMode)],
         results: &mut [Option<Result<Value>>],
-        was_late: &mut bool,
     ) -> Option<Resend> {
         let sent: Vec<(&Call, SendMode)> =
             open.iter().map(|(i, mode)| (&calls[*i], *mode)).collect();
@@ -358,8 +360,8 @@ impl Router {
                 if is_late {
                     self.suspect(pooled);
                 }
-                // A call that got no reply in time on two connections is not sent a third time.
-                if is_repeated && !(is_late && std::mem::replace(was_late, true)) {
+                // A call waits for one late reply at most.
+                if is_repeated && !is_late {
                     // It may be sent again, on a new connection.
                     let (open, refresh) = (open.to_vec(), self.address.cluster);
                     return Some(Resend { open, refresh, ..Resend::default() });

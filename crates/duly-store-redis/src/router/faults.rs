@@ -177,7 +177,7 @@ impl Router {
         shard: ShardId,
         copies: Option<RequiredCopies>,
     ) -> Result<bool, ConnectionLost> {
-        let pooled = self.check_out(name, CallKind::Once).await;
+        let pooled = self.check_out(name, CallKind::Trial).await;
         let pooled = pooled.map_err(ConnectionLost::because)?;
         let trial = Call::new(Script::Trial, Vec::new());
         // By its digest first, as other calls are sent.

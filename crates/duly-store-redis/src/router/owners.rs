@@ -43,7 +43,7 @@ impl Router {
         let mut failed: Option<OpenError> = None;
         let mut most = Vec::new();
         for server in known {
-            let asked = match self.check_out(&server, CallKind::Once).await {
+            let asked = match self.check_out(&server, CallKind::Question).await {
                 Ok(pooled) => {
                     let asked = pooled.command(cmd("CLUSTER").arg("SLOTS")).await;
                     if asked.is_err() {

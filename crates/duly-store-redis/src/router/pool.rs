@@ -18,13 +18,15 @@ use super::{
 };
 use crate::connection::{Call, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply};
 
+/// Number of connections that are not for changes: one for changes that are repeated, for reads, and for trials.
+const OTHER_PLACES: usize = 3;
+
 /// Connections to one server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) connections: Vec<Arc<tokio::sync::Mutex<Option<OpenConnection>>>>,
-    /// Place of one more connection, present if calls wait for replicas. A `WAIT` blocks the commands
-    /// behind it on its connection, and must not delay the heartbeats of a node.
-    unblocked: Option<usize>,
+    /// Number of connections for changes; each other kind of call has one connection behind them.
+    for_changes: usize,
     next: AtomicUsize,
     /// Time and reason of the last failed connect.
     pub(super) failed: Mutex<Option<(Instant, String)>>,
@@ -45,26 +47,23 @@ pub(super) struct OpenConnection {
 }
 
 impl Server {
-    pub(super) fn new(
-        connections_each: usize,
-        copies: Option<RequiredCopies>,
-        liveness: Arc<Liveness>,
-    ) -> Self {
-        let connections_each = connections_each.max(1);
-        let unblocked = copies.map(|_| connections_each);
-        let connections =
-            (0..connections_each + unblocked.map_or(0, |_| 1)).map(|_| Arc::default()).collect();
+    pub(super) fn new(connections_each: usize, liveness: Arc<Liveness>) -> Self {
+        let for_changes = connections_each.max(1);
+        let connections = (0..for_changes + OTHER_PLACES).map(|_| Arc::default()).collect();
         let (next, failed) = (AtomicUsize::new(0), Mutex::default());
         let (fault, has_fault) = (Mutex::default(), Notify::new());
         let suspected_by = Mutex::default();
-        Self { connections, unblocked, next, failed, liveness, fault, suspected_by, has_fault }
+        Self { connections, for_changes, next, failed, liveness, fault, suspected_by, has_fault }
     }
 
     /// Returns the place of the next connection for this kind of call, round-robin.
     pub(super) fn place(&self, kind: CallKind) -> usize {
-        let in_turn = self.connections.len() - self.unblocked.map_or(0, |_| 1);
-        let next = || self.next.fetch_add(1, Ordering::Relaxed) % in_turn;
-        self.unblocked.filter(|_| kind == CallKind::Repeated).unwrap_or_else(next)
+        match kind {
+            CallKind::Change => self.next.fetch_add(1, Ordering::Relaxed) % self.for_changes,
+            CallKind::RepeatedChange => self.for_changes,
+            CallKind::Read | CallKind::Question => self.for_changes + 1,
+            CallKind::Trial => self.for_changes + 2,
+        }
     }
 }
 
@@ -133,11 +132,36 @@ impl From<Silence> for ConnectionLost {
     }
 }
 
-/// Kind of call to be sent over a connection.
+/// Kind of call to be sent over a connection. Calls that a server may hold back share no connection with others: a
+/// `WAIT` for replicas blocks the commands behind it, and so does a change during `CLIENT PAUSE WRITE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallKind {
-    /// In doubt if its reply is lost, so an idle connection is checked first.
-    Once,
-    /// Safe to repeat: it is sent without a check, and again if its reply is lost.
-    Repeated,
+    /// A change that is in doubt if its reply is lost. It may wait for replicas.
+    Change,
+    /// A change that waits for no replica and is safe to repeat.
+    RepeatedChange,
+    /// A read that is repeated if its reply is lost.
+    Read,
+    /// A read that is not repeated.
+    Question,
+    /// A change that tries out if the master carries out changes.
+    Trial,
+}
+
+impl CallKind {
+    /// Returns the kind of a pipeline of these calls.
+    pub(super) fn of(calls: &[Call]) -> Self {
+        if calls.iter().all(|call| call.script.only_reads()) {
+            Self::Read
+        } else if calls.iter().all(|call| call.script.is_repeated()) {
+            Self::RepeatedChange
+        } else {
+            Self::Change
+        }
+    }
+
+    /// Returns `true` if an idle connection is checked before the call is sent, because a lost call is not repeated.
+    pub(super) const fn is_checked(self) -> bool {
+        !matches!(self, Self::Read | Self::RepeatedChange)
+    }
 }

@@ -18,7 +18,7 @@ impl Router {
         let key = keys::key(self.seq(shard), "marker");
         let read = cmd("HMGET").arg(key).arg(&marker::FIELDS).clone();
         // Not behind calls that wait for replicas.
-        let value = self.commands(shard, CallKind::Repeated, &[read]).await?.pop();
+        let value = self.commands(shard, CallKind::Read, &[read]).await?.pop();
         let values = value.map(redis::from_redis_value::<Vec<Option<Vec<u8>>>>).transpose();
         Marker::read(values.map_err(|error| damaged(error.to_string()))?.unwrap_or_default())
     }
@@ -28,7 +28,7 @@ impl Router {
         let keys =
             ["seq", "marker", "deployment", "nn"].map(|name| keys::key(self.seq(shard), name));
         let found =
-            self.commands(shard, CallKind::Once, &[cmd("EXISTS").arg(&keys).clone()]).await?;
+            self.commands(shard, CallKind::Question, &[cmd("EXISTS").arg(&keys).clone()]).await?;
         Ok(found != [Value::Int(0)])
     }
 
@@ -39,7 +39,7 @@ impl Router {
         }
         let owner = self.owners.lock()[usize::from(shard.0)].clone();
         let asked = async {
-            let pooled = self.check_out(&owner, CallKind::Once).await?;
+            let pooled = self.check_out(&owner, CallKind::Question).await?;
             pooled.command(cmd("CLUSTER").arg("NODES")).await
         };
         let nodes = asked.await.and_then(|value| Ok(redis::from_redis_value::<String>(value)?));
@@ -62,7 +62,7 @@ impl Router {
                 cmd("HGET").arg(key).arg(field.as_slice()).clone()
             })
             .collect();
-        let values = self.commands(shard, CallKind::Once, &commands).await?.into_iter();
+        let values = self.commands(shard, CallKind::Question, &commands).await?.into_iter();
         Ok(values
             .map(|value| match value {
                 Value::BulkString(bytes) => Some(bytes),
@@ -86,13 +86,11 @@ impl Router {
             match pooled.commands(commands).await {
                 Ok(values) => break values,
                 // The connection may be older than a restart of the server.
-                Err(ConnectionLost { is_late, .. }) if !is_repeated => {
-                    is_repeated = true;
+                Err(ConnectionLost { is_late: false, .. }) if !is_repeated => is_repeated = true,
+                Err(ConnectionLost { reason, is_late }) => {
                     if is_late {
                         self.suspect(&pooled);
                     }
-                }
-                Err(ConnectionLost { reason, .. }) => {
                     pooled.drop_connection().await;
                     return Err(unavailable(format!("{owner}: {reason}")));
                 }

@@ -26,10 +26,9 @@ const LONGER_MAX: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4
 /// Longest lateness in healthy shards.
 const LATE_MAX: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
 
-/// Returns the bound of this run. A master that replies to probes and withholds changes is known after 3 s, by two
-/// time-outs of calls. The calls that find it are as late as that, whatever the run.
-fn bound([nightly, ci]: [Duration; 2], finds: Option<Fault>) -> Duration {
-    if is_nightly() && finds != Some(Fault::Paused) { nightly } else { ci }
+/// Returns the bound of this run.
+fn bound([nightly, ci]: [Duration; 2]) -> Duration {
+    if is_nightly() { nightly } else { ci }
 }
 
 fn is_nightly() -> bool {
@@ -147,8 +146,8 @@ fn nodes_serve_beside_one(fault: Fault, place: usize, replicas_each: u32) {
     eprintln!(
         "{fault:?}, master {place} with {replicas_each} replicas: start {start:.1?}, longest lease call {longest:.1?}"
     );
-    assert!(start < bound(START_MAX, None), "{start:?}");
-    assert!(longest < WAIT + bound(LONGER_MAX, None), "{longest:?}");
+    assert!(start < bound(START_MAX), "{start:?}");
+    assert!(longest < WAIT + bound(LONGER_MAX), "{longest:?}");
     for node in [&running, &started] {
         says_what_is_missing(node, fault);
         every_call_returns(node, fault);
@@ -197,7 +196,7 @@ fn every_call_returns(node: &Server, fault: Fault) {
         slowest = slowest.max((began.elapsed(), call));
     }
     eprintln!("{fault:?}: the slowest call took {:.1?} ({})", slowest.0, slowest.1);
-    assert!(slowest.0 < WAIT + bound(LONGER_MAX, None), "{slowest:?}");
+    assert!(slowest.0 < WAIT + bound(LONGER_MAX), "{slowest:?}");
 }
 
 fn waits_for_reason(node: &Server, fault: Fault) {
@@ -309,9 +308,9 @@ fn firings_are_late_at_most(fault: Fault, place: usize) {
             late.len()
         );
         assert!(late.len() > 30, "two masters of three: {}", late.len());
-        assert!(worst < bound(LATE_MAX, Some(fault)), "{worst:?}");
+        assert!(worst < bound(LATE_MAX), "{worst:?}");
     }
-    assert!(longest < WAIT + bound(LONGER_MAX, Some(fault)), "{longest:?}");
+    assert!(longest < WAIT + bound(LONGER_MAX), "{longest:?}");
 }
 
 #[test]
