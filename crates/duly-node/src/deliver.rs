@@ -114,7 +114,7 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
         }
         () = tokio::time::sleep(time_limit) => {
             shared.watch.restarted("a delivery", "did not end at its time-out");
-            attempt.report(ReceiverHealth::Bad);
+            attempt.report(ReceiverHealth::Silent);
             attempt.settle(lease_lost(Wait::Policy, "the delivery did not end at its time-out"));
             return;
         }

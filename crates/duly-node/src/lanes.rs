@@ -410,7 +410,9 @@ impl Lanes {
         }
         match health {
             ReceiverHealth::Good => self.shards_where(|backlog| backlog.receiver_recovered(lane)),
-            ReceiverHealth::Bad | ReceiverHealth::Unknown => Vec::new(),
+            ReceiverHealth::Silent | ReceiverHealth::Overloaded | ReceiverHealth::Unknown => {
+                Vec::new()
+            }
         }
     }
 

@@ -66,8 +66,10 @@ pub enum Delivery {
 pub enum ReceiverHealth {
     /// The receiver works. A response is a sign of it, also one that refuses the firing.
     Good,
-    /// The receiver is silent, overloaded or broken.
-    Bad,
+    /// The receiver is silent: no connection, or no response.
+    Silent,
+    /// The receiver responded that it is overloaded or broken.
+    Overloaded,
     /// Unknown: the attempt was not made, or was aborted by this node.
     Unknown,
 }
@@ -75,7 +77,7 @@ pub enum ReceiverHealth {
 impl Delivery {
     /// Creates a failure of a silent receiver; the next attempt waits according to the retry policy.
     pub fn failed(kind: AttemptOutcome, reason: impl Into<String>) -> Self {
-        let (wait, health) = (Wait::Policy, ReceiverHealth::Bad);
+        let (wait, health) = (Wait::Policy, ReceiverHealth::Silent);
         Self::Failed { kind, wait, health, reason: reason.into() }
     }
 

@@ -4,6 +4,9 @@
 //! The failure of a retry proves less than the failure of a first attempt: the firing failed before, so
 //! the fault may be its own. So a breaker has a wait for retries and a shorter one for first attempts.
 //!
+//! A receiver that responds that it is overloaded or broken proves less than one that is silent: the fault may be that
+//! of a few firings. So the first [`QUICK_PROBES`] waits after such a response to a first attempt are short.
+//!
 //! ```text
 //!   closed ── FAILURES in a row ──► open ── the wait is over ──► half-open
 //!     ▲                              ▲                             │   │
@@ -31,10 +34,19 @@ use super::fair_share::{AttemptKind, Demand, Load};
 pub(crate) const FAILURES: u32 = 10;
 /// Successful probes in a row that close it.
 pub(crate) const PROBES: u32 = 3;
-/// First wait of an open breaker.
+/// Number of short waits after responses to first attempts, since the breaker was last closed.
+pub(crate) const QUICK_PROBES: u32 = 10;
+/// Each of these waits.
+pub(crate) const QUICK_WAIT: Duration = Duration::from_millis(250);
+/// First of the other waits of an open breaker.
 pub(crate) const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest wait of an open breaker.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Returns the wait after this number of longer and longer waits.
+fn doubled(times: usize) -> Duration {
+    WAIT_MIN.saturating_mul(1 << times.min(16)).min(WAIT_MAX)
+}
 
 /// The breaker of one lane. Times are those of the boot-time clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +54,8 @@ pub(super) struct Breaker {
     state: BreakerPhase,
     /// Number of times it opened since it was last closed: by first attempts, and by any attempt.
     opened: Load,
+    /// Number of short waits since it was last closed.
+    quick: u32,
     /// Time at which it first opened since it was last closed.
     opened_at: Duration,
     /// Number of the half-open period. It tells the probes of this period, and attempts admitted after
@@ -121,6 +135,7 @@ impl Default for Breaker {
         Self {
             state: BreakerPhase::Closed { failures: Load::new(0, 0) },
             opened: Load::new(0, 0),
+            quick: 0,
             opened_at: Duration::ZERO,
             period: 0,
         }
@@ -187,14 +202,15 @@ impl Breaker {
                 *failures = Load::default()
             }
             // Attempts that started before the breaker opened are not counted again.
-            (BreakerPhase::Closed { failures }, ReceiverHealth::Bad)
-                if admission.period() == self.period =>
-            {
+            (
+                BreakerPhase::Closed { failures },
+                ReceiverHealth::Silent | ReceiverHealth::Overloaded,
+            ) if admission.period() == self.period => {
                 failures.add(Load::one(kind));
                 if failures.sum() >= FAILURES as usize {
                     let by =
                         if failures.first > 0 { AttemptKind::First } else { AttemptKind::Retry };
-                    self.open(by, now);
+                    self.open(by, health, now);
                 }
             }
             (BreakerPhase::Open { until, retries_until }, ReceiverHealth::Good) => {
@@ -206,7 +222,9 @@ impl Breaker {
             {
                 under_way.subtract(Load::one(kind));
                 match health {
-                    ReceiverHealth::Bad => self.open(kind, now),
+                    ReceiverHealth::Silent | ReceiverHealth::Overloaded => {
+                        self.open(kind, health, now)
+                    }
                     ReceiverHealth::Unknown => {}
                     ReceiverHealth::Good => {
                         *successes += 1;
@@ -227,13 +245,22 @@ impl Breaker {
         }
     }
 
-    /// Opens it after failures of this kind.
-    fn open(&mut self, by: AttemptKind, now: Duration) {
-        if self.opened.sum() == 0 {
+    /// Opens it after failures of this kind, the last of them with this health.
+    fn open(&mut self, by: AttemptKind, health: ReceiverHealth, now: Duration) {
+        if self.opened.sum() == 0 && self.quick == 0 {
             self.opened_at = now;
         }
+        let is_quick = by == AttemptKind::First
+            && health == ReceiverHealth::Overloaded
+            && self.quick < QUICK_PROBES;
+        if is_quick {
+            self.quick += 1;
+            let (until, retries_until) = (now + QUICK_WAIT, now + doubled(self.opened.retry));
+            self.state = BreakerPhase::Open { until, retries_until };
+            return;
+        }
         let wait = |opened: &mut usize| {
-            let wait = WAIT_MIN.saturating_mul(1 << (*opened).min(16)).min(WAIT_MAX);
+            let wait = doubled(*opened);
             *opened = opened.saturating_add(1);
             wait
         };

@@ -50,7 +50,7 @@ impl Answer {
             200..=299 => return Delivery::Confirmed,
             410 | 489 => return Delivery::Rejected { reason },
             408 | 425 | 429 | 500..=599 => {
-                (self.retry_after.map_or(Wait::Policy, Wait::AtLeast), ReceiverHealth::Bad)
+                (self.retry_after.map_or(Wait::Policy, Wait::AtLeast), ReceiverHealth::Overloaded)
             }
             _ => (Wait::Policy, ReceiverHealth::Good),
         };

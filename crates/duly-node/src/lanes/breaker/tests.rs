@@ -29,7 +29,7 @@ fn opened(now: Duration) -> Breaker {
     for _ in 0..FAILURES {
         assert_eq!(breaker.limit(now), AdmissionLimit::Free);
         let admission = breaker.admit(now, FIRST);
-        breaker.report_first(admission, ReceiverHealth::Bad, now);
+        breaker.report_first(admission, ReceiverHealth::Silent, now);
     }
     breaker
 }
@@ -38,8 +38,11 @@ fn opened(now: Duration) -> Breaker {
 fn consecutive_failures_open_the_breaker() {
     let mut breaker = Breaker::default();
     for i in 0..10 * FAILURES {
-        let health =
-            if i % FAILURES == FAILURES - 1 { ReceiverHealth::Good } else { ReceiverHealth::Bad };
+        let health = if i % FAILURES == FAILURES - 1 {
+            ReceiverHealth::Good
+        } else {
+            ReceiverHealth::Silent
+        };
         breaker.report_first(Admission::Free(0), health, at(0));
         breaker.report_first(Admission::Free(0), ReceiverHealth::Unknown, at(0));
         assert_eq!(breaker.limit(at(0)), AdmissionLimit::Free);
@@ -74,14 +77,14 @@ fn each_failed_probe_doubles_the_wait_up_to_its_bound() {
         now += Duration::from_secs(wait_s);
         assert_eq!(breaker.limit(now - at(1)), AdmissionLimit::OpenUntil(now));
         let admission = breaker.admit(now, FIRST);
-        breaker.report_first(admission, ReceiverHealth::Bad, now);
+        breaker.report_first(admission, ReceiverHealth::Silent, now);
     }
 }
 
 #[test]
 fn old_attempts_cannot_keep_a_breaker_open() {
     let mut breaker = opened(at(0));
-    breaker.report_first(Admission::Free(0), ReceiverHealth::Bad, at(500));
+    breaker.report_first(Admission::Free(0), ReceiverHealth::Silent, at(500));
     assert_eq!(
         breaker.limit(at(500)),
         AdmissionLimit::OpenUntil(at(1_000)),
@@ -90,8 +93,8 @@ fn old_attempts_cannot_keep_a_breaker_open() {
     breaker.report_first(Admission::Free(0), ReceiverHealth::Good, at(600));
     assert_eq!(breaker.limit(at(600)), AdmissionLimit::Probes(FIRST));
     let probe = breaker.admit(at(600), FIRST);
-    breaker.report_first(Admission::Free(0), ReceiverHealth::Bad, at(601));
-    breaker.report_first(Admission::Probe(77), ReceiverHealth::Bad, at(601));
+    breaker.report_first(Admission::Free(0), ReceiverHealth::Silent, at(601));
+    breaker.report_first(Admission::Probe(77), ReceiverHealth::Silent, at(601));
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "only its own probe counts");
     breaker.report_first(probe, ReceiverHealth::Unknown, at(700));
     assert_eq!(breaker.limit(at(700)), AdmissionLimit::Probes(FIRST), "a lost probe is repeated");
@@ -102,7 +105,7 @@ fn old_failures_do_not_reopen_a_closed_breaker() {
     let mut breaker = Breaker::default();
     let before = breaker.admit(at(0), Load::new(20, 0));
     for _ in 0..FAILURES {
-        breaker.report_first(before, ReceiverHealth::Bad, at(0));
+        breaker.report_first(before, ReceiverHealth::Silent, at(0));
     }
     for _ in 0..PROBES {
         let probe = breaker.admit(at(1_000), FIRST);
@@ -110,13 +113,13 @@ fn old_failures_do_not_reopen_a_closed_breaker() {
     }
     assert_eq!(breaker.state(), BreakerState::Closed);
     for _ in 0..FAILURES {
-        breaker.report_first(before, ReceiverHealth::Bad, at(1_001));
+        breaker.report_first(before, ReceiverHealth::Silent, at(1_001));
     }
     assert_eq!((breaker.state(), breaker.failures()), (BreakerState::Closed, 0));
     // Failures of attempts that started since then count.
     let since = breaker.admit(at(1_002), FIRST);
     for _ in 0..FAILURES {
-        breaker.report_first(since, ReceiverHealth::Bad, at(1_002));
+        breaker.report_first(since, ReceiverHealth::Silent, at(1_002));
     }
     assert_eq!(breaker.state(), BreakerState::Open);
 }
@@ -126,7 +129,7 @@ fn failed_retries_do_not_hold_up_first_attempts() {
     let mut breaker = Breaker::default();
     let before = breaker.admit(at(0), Load::new(0, 20));
     for _ in 0..FAILURES {
-        breaker.report_retry(before, ReceiverHealth::Bad, at(0));
+        breaker.report_retry(before, ReceiverHealth::Silent, at(0));
     }
     let mut now = at(0);
     for wait_s in [1, 2, 4, 8] {
@@ -136,11 +139,11 @@ fn failed_retries_do_not_hold_up_first_attempts() {
         now = retries_at;
         let probe = breaker.admit(now, RETRY);
         assert_eq!(breaker.limit(now), AdmissionLimit::Probes(FIRST), "beside the retry");
-        breaker.report_retry(probe, ReceiverHealth::Bad, now);
+        breaker.report_retry(probe, ReceiverHealth::Silent, now);
     }
     // A first attempt that fails makes both kinds wait, the first attempts for the shorter time.
     let probe = breaker.admit(now, FIRST);
-    breaker.report_first(probe, ReceiverHealth::Bad, now);
+    breaker.report_first(probe, ReceiverHealth::Silent, now);
     assert_eq!(breaker.limit(now), AdmissionLimit::OpenUntil(now + WAIT_MIN));
     let retries_at = now + Duration::from_secs(32);
     assert_eq!(breaker.admission_limit(now, RETRY), AdmissionLimit::OpenUntil(retries_at));
@@ -198,12 +201,12 @@ proptest! {
                     break;
                 }
                 let (admission, kind) = under_way.swap_remove(which % under_way.len());
-                let health = [ReceiverHealth::Bad, ReceiverHealth::Good, ReceiverHealth::Unknown, ReceiverHealth::Bad];
+                let health = [ReceiverHealth::Silent, ReceiverHealth::Good, ReceiverHealth::Unknown, ReceiverHealth::Silent];
                 breaker.report(admission, kind, health[(which + i) % 4], now);
             }
         }
         for (admission, kind) in under_way {
-            breaker.report(admission, kind, ReceiverHealth::Bad, now);
+            breaker.report(admission, kind, ReceiverHealth::Silent, now);
         }
         now += WAIT_MAX;
         prop_assert!(breaker.admission_limit(now, FIRST).admits());

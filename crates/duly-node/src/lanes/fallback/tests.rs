@@ -29,7 +29,7 @@ fn report(
 fn opened_and_closed(lanes: &mut Lanes, shop: &NamespaceName) -> Admission {
     let before = divert(lanes, shop, 0).unwrap();
     for _ in 0..FAILURES {
-        report(lanes, shop, before, ReceiverHealth::Bad);
+        report(lanes, shop, before, ReceiverHealth::Silent);
     }
     assert_eq!(divert(lanes, shop, 0), None, "it is open");
     for _ in 0..PROBES {
@@ -56,11 +56,11 @@ fn old_failures_do_not_reopen_a_fallback_breaker() {
     // An attempt starts meanwhile.
     let since = divert(&mut lanes, &shop, 1_000).unwrap();
     for _ in 0..2 * FAILURES {
-        report(&mut lanes, &shop, before, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, before, ReceiverHealth::Silent);
     }
     assert!(!is_open(&mut lanes, &shop));
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, since, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, since, ReceiverHealth::Silent);
     }
     assert!(is_open(&mut lanes, &shop), "failures of what began since do");
 }
@@ -75,10 +75,10 @@ fn a_fallback_is_seen_with_its_breaker() {
     };
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 0, None, [0, 0, 0]));
     let admission = divert(&mut lanes, &shop, 0).unwrap();
-    report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
+    report(&mut lanes, &shop, admission, ReceiverHealth::Silent);
     assert_eq!(seen(&lanes, 0), (BreakerState::Closed, 1, None, [1, 0, 0]));
     for _ in 1..FAILURES {
-        report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, admission, ReceiverHealth::Silent);
     }
     assert_eq!(seen(&lanes, 400), (BreakerState::Open, FAILURES, Some(at(600)), [0, 1, 0]));
     let probe = divert(&mut lanes, &shop, 1_000).unwrap();
@@ -100,7 +100,7 @@ fn failures_count_also_right_after_a_success() {
     let admission = divert(&mut lanes, &shop, 0).unwrap();
     report(&mut lanes, &shop, admission, ReceiverHealth::Good);
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, admission, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, admission, ReceiverHealth::Silent);
     }
     assert!(is_open(&mut lanes, &shop));
 }
@@ -115,12 +115,12 @@ fn reports_to_a_dropped_breaker_are_ignored() {
     assert!(lanes.fallbacks.breakers.is_empty());
     let since = divert(&mut lanes, &shop, 1_000).unwrap();
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, before, ReceiverHealth::Bad);
-        report(&mut lanes, &shop, also_before, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, before, ReceiverHealth::Silent);
+        report(&mut lanes, &shop, also_before, ReceiverHealth::Silent);
     }
     assert!(!is_open(&mut lanes, &shop));
     for _ in 0..FAILURES {
-        report(&mut lanes, &shop, since, ReceiverHealth::Bad);
+        report(&mut lanes, &shop, since, ReceiverHealth::Silent);
     }
     assert!(is_open(&mut lanes, &shop));
 }
@@ -140,13 +140,13 @@ fn p10_fallback_breakers_are_bounded() {
     let dead = name("dead");
     let admission = divert(&mut lanes, &dead, 0).unwrap();
     for _ in 0..FAILURES {
-        report(&mut lanes, &dead, admission, ReceiverHealth::Bad);
+        report(&mut lanes, &dead, admission, ReceiverHealth::Silent);
     }
     let mut most = 0;
     for i in 0..2 * REMEMBERED_MAX {
         let namespace = name(&format!("once{i}"));
         let admission = divert(&mut lanes, &namespace, 0).unwrap();
-        report(&mut lanes, &namespace, admission, ReceiverHealth::Bad);
+        report(&mut lanes, &namespace, admission, ReceiverHealth::Silent);
         most = most.max(lanes.fallbacks.breakers.len());
     }
     assert_eq!(most, REMEMBERED_MAX);

@@ -93,7 +93,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     // All fail. Attempts that run end; nothing new starts once the breaker is open.
     let mut ended = 0;
     while !model.running.is_empty() {
-        model.end(0, ReceiverHealth::Bad);
+        model.end(0, ReceiverHealth::Silent);
         ended += 1;
     }
     assert!((100..=110).contains(&ended), "{ended}");
@@ -112,7 +112,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     assert_eq!(model.running.len(), 1);
     model.walk();
     assert_eq!(model.running.len(), 1);
-    model.end(0, ReceiverHealth::Bad);
+    model.end(0, ReceiverHealth::Silent);
     model.pass(2 * breaker::WAIT_MIN - Duration::from_millis(1));
     assert!(model.running.is_empty());
     model.pass(Duration::from_millis(1));
@@ -126,12 +126,38 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
 }
 
 #[test]
+fn p9_a_few_bad_first_attempts_do_not_hold_up_good_ones() {
+    let mut model = Model::new(1024, 100, 1);
+    // Twice as many bad firings as open the breaker, one after the other.
+    model.add(0, 20, 0);
+    model.walk();
+    let (mut left, began) = (20, model.now);
+    while left > 0 {
+        while !model.running.is_empty() {
+            model.end(0, ReceiverHealth::Overloaded);
+            left -= 1;
+        }
+        model.pass(Duration::from_millis(10));
+    }
+    assert!(model.now - began < 3 * breaker::WAIT_MIN, "{:?}", model.now - began);
+    // Then good first attempts are probes at once.
+    model.pass(breaker::QUICK_WAIT);
+    for _ in 0..breaker::PROBES {
+        model.add(0, 1, 0);
+        model.walk();
+        assert_eq!(model.running_in(0).first, 1, "at once");
+        model.end(0, ReceiverHealth::Good);
+    }
+    assert_eq!(model.load(0).breaker, BreakerState::Closed);
+}
+
+#[test]
 fn p9_failing_retries_do_not_hold_up_first_attempts() {
     let mut model = Model::new(1024, 100, 1);
     model.add(0, 0, 12);
     model.walk();
     while !model.running.is_empty() {
-        model.end(0, ReceiverHealth::Bad);
+        model.end(0, ReceiverHealth::Silent);
     }
     assert_eq!(model.load(0).breaker, BreakerState::Open);
     // A minute of retries that fail beside a first attempt every other second, which succeeds.
@@ -142,7 +168,7 @@ fn p9_failing_retries_do_not_hold_up_first_attempts() {
         assert_eq!(model.running_in(0).first, 1, "at once");
         while !model.running.is_empty() {
             let works = model.running[0].1.kind == AttemptKind::First;
-            model.end(0, if works { ReceiverHealth::Good } else { ReceiverHealth::Bad });
+            model.end(0, if works { ReceiverHealth::Good } else { ReceiverHealth::Silent });
         }
     }
 }
@@ -153,7 +179,7 @@ fn an_unused_probe_is_repeated() {
     model.add(0, 1_000, 0);
     model.walk();
     for _ in 0..breaker::FAILURES {
-        model.end(0, ReceiverHealth::Bad);
+        model.end(0, ReceiverHealth::Silent);
     }
     assert!(model.running.is_empty());
     model.now += breaker::WAIT_MIN;
@@ -172,7 +198,7 @@ fn the_overflow_lane_has_no_breaker() {
     model.add_to(lane, 1_000, 0);
     model.walk();
     for _ in 0..3 * breaker::FAILURES {
-        model.end(0, ReceiverHealth::Bad);
+        model.end(0, ReceiverHealth::Silent);
     }
     assert_eq!(model.running.len(), 1, "one dead origin of many does not shut out the others");
     assert_eq!(model.counts().overflow, 1);

@@ -39,8 +39,8 @@ fn s1_every_status_has_its_verdict() {
         check(status, Some(5), "rejected Good");
     }
     for status in [408, 425, 429, 500, 502, 503, 504, 599] {
-        check(status, None, "failed Policy Bad");
-        check(status, Some(5), "failed AtLeast(Millis(5000)) Bad");
+        check(status, None, "failed Policy Overloaded");
+        check(status, Some(5), "failed AtLeast(Millis(5000)) Overloaded");
     }
     for status in
         [300, 301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 413, 422, 451, 499, 600, 999]
