@@ -62,7 +62,8 @@ impl Admitted {
         reasons.extend(node.cut_off_for.map(|silent| {
             format!(
                 "no majority of the coordinator shards has acknowledged this node's heartbeats for \
-                 {silent:.1?}: until one does, the node starts no attempts"
+                 {:.1} s: until one does, the node starts no attempts",
+                silent.as_secs_f64()
             )
         }));
         let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);

@@ -334,6 +334,11 @@ fn shards_are_repaired_in_the_store_without_a_server() {
     let config = text(config.path());
     // The shards of the first of three masters: by the warnings of a command that needs them.
     let node = Server::on_store_with(&cluster.url(), &SILENCE);
+    // The node is ready once its first heartbeats are acknowledged.
+    let deadline = Instant::now() + DEADLINE;
+    while node.run(&["health"]).code != Some(0) {
+        assert!(Instant::now() < deadline, "the node is not ready");
+    }
     let health = node.json(&["health"]);
     let warning = health["warnings"][0].as_str().expect("a warning");
     let shards = warning.split("--shard ").nth(1).expect("shards").trim_end_matches('`').to_owned();
