@@ -43,7 +43,7 @@ pub(crate) const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest wait of an open breaker.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Returns the wait after this number of longer and longer waits.
+/// Returns [`WAIT_MIN`] doubled this many times, at most [`WAIT_MAX`].
 fn doubled(times: usize) -> Duration {
     WAIT_MIN.saturating_mul(1 << times.min(16)).min(WAIT_MAX)
 }

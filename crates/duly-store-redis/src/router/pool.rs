@@ -18,7 +18,7 @@ use super::{
 };
 use crate::connection::{Call, Connection, ConnectionLost, RequiredCopies, SendMode, ServerReply};
 
-/// Number of connections that are not for changes: one for changes that are repeated, for reads, and for trials.
+/// Number of connections beside those for changes: one each for repeated changes, for reads and for trials.
 const OTHER_PLACES: usize = 3;
 
 /// Connections to one server.

@@ -1,6 +1,9 @@
 //! A server that replies to probes, and withholds the replies to calls: on one connection, or of every change.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use duly_core::{
     Millis,
@@ -81,6 +84,27 @@ async fn a_master_that_withholds_changes_is_skipped_and_named() {
         matches!(outcome, Outcome::Created(_) | Outcome::Existing(_)).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_read_waits_behind_a_withheld_change() {
+    let server = Server::start(&[]);
+    let mut options = patient(&server.url());
+    (options.connections, options.silence_timeout) = (1, LONGEST);
+    let store = Arc::new(open(&options).await);
+    schedule(&store, "a", Millis::from_secs(60)).await;
+    assert_eq!(tell(server.port(), "CLIENT PAUSE 3600000 WRITE"), "+OK");
+    let change = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { schedule(&store, "b", Millis::from_secs(60)).await }
+    });
+    // Time in which the change is sent.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(get(&store).await.expect("a reply"));
+    assert!(!change.is_finished(), "the read was faster");
+    assert_eq!(tell(server.port(), "CLIENT UNPAUSE"), "+OK");
+    let outcome = change.await.expect("no panic");
+    assert!(matches!(outcome, Outcome::Created(_)), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

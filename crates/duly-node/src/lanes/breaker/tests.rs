@@ -201,7 +201,7 @@ proptest! {
                     break;
                 }
                 let (admission, kind) = under_way.swap_remove(which % under_way.len());
-                let health = [ReceiverHealth::Silent, ReceiverHealth::Good, ReceiverHealth::Unknown, ReceiverHealth::Silent];
+                let health = [ReceiverHealth::Silent, ReceiverHealth::Good, ReceiverHealth::Unknown, ReceiverHealth::Overloaded];
                 breaker.report(admission, kind, health[(which + i) % 4], now);
             }
         }
