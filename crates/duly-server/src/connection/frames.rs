@@ -48,6 +48,7 @@ pub(crate) struct FrameMeter {
     written: FrameReader,
     allowance: u32,
     refilled: Instant,
+    heads: u32,
 }
 
 /// A connection has sent too many frames without a request.
@@ -62,7 +63,13 @@ impl FrameMeter {
             written: FrameReader::NONE,
             allowance: ALLOWANCE_FIRST,
             refilled: Instant::now(),
+            heads: 0,
         }
+    }
+
+    /// Returns the number of heads of requests that have begun since the last call.
+    pub(crate) const fn take_heads(&mut self) -> u32 {
+        std::mem::replace(&mut self.heads, 0)
     }
 
     /// Returns `true` once the caller has begun HTTP/2.
@@ -76,7 +83,9 @@ impl FrameMeter {
     /// When the allowance is empty.
     pub(crate) fn count_read(&mut self, bytes: &[u8]) -> Result<(), TooManyFrames> {
         let (allowance, refilled) = (&mut self.allowance, &mut self.refilled);
+        let heads = &mut self.heads;
         self.read.read(bytes, |frame| {
+            *heads += u32::from(frame.kind == HEADERS);
             let earned = match (frame.kind, frame.length) {
                 (HEADERS, _) => PER_REQUEST,
                 (DATA, 1..) => PER_BODY_PART,

@@ -11,9 +11,12 @@
 //!    read too slowly in the long run.
 //! 3. **The caller has shown no key yet.** Then a read is short, so that the library parses little before the first
 //!    streams are refused.
-//! 4. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
+//! 4. **Many heads come at once.** The library parses all bytes that have come before it admits the first stream, and a
+//!    head of 350 bytes takes a hundred times that (`HPACK` names a field with one byte). So after [`HEADS_MAX`]
+//!    heads the reader yields, until the streams are admitted or refused.
+//! 5. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
 //!    and its present read ends with the frame that was one too many ([`FrameMeter`]).
-//! 5. **The address floods.** A connection of HTTP/2 past the pace of its address ends with its preface.
+//! 6. **The address floods.** A connection of HTTP/2 past the pace of its address ends with its preface.
 
 use std::{
     io::{self, IoSlice},
@@ -35,6 +38,9 @@ const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// Bytes of a read before the caller has shown a key: a few heads.
 const STRANGER_READ_BYTES: usize = 1024;
 
+/// Heads that the library parses before it admits their streams.
+const HEADS_MAX: u32 = 4;
+
 /// Timeouts of a connection without progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionTimeouts {
@@ -52,6 +58,8 @@ pub(super) struct TimeoutStream<I> {
     preface_deadline: Option<(usize, Pin<Box<Sleep>>)>,
     write_timeout: Duration,
     frames: FrameMeter,
+    /// Heads that were read since the reader last yielded.
+    heads: u32,
     signals: ConnectionSignals,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -66,6 +74,7 @@ impl<I> TimeoutStream<I> {
             preface_deadline: Some((PREFACE_BYTES, deadline)),
             write_timeout: timeouts.write,
             frames: FrameMeter::new(),
+            heads: 0,
             signals,
             stalled: None,
         }
@@ -96,6 +105,11 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         if this.signals.stops_reading() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        if this.heads >= HEADS_MAX {
+            this.heads = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = if this.signals.is_known() {
             Pin::new(&mut this.inner).poll_read(context, buffer)
@@ -112,6 +126,10 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
             buffer.set_filled(before);
             this.signals.request_at_once();
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        match polled {
+            Poll::Pending => this.heads = 0,
+            Poll::Ready(_) => this.heads += this.frames.take_heads(),
         }
         let Some((left, deadline)) = &mut this.preface_deadline else {
             return polled;
