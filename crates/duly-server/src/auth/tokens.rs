@@ -4,9 +4,10 @@
 //!    issuer and the audience and has not ended. Algorithms with a shared secret, and `none`, never are.
 //! 2. The issuer's keys come from a file, or from a URL that is read again at an interval and when a token
 //!    names an unknown key. The last set with a key stays in use if a read fails or has none: an empty set would end
-//!    every token. Keys of unknown kinds are left out (RFC 7517, section 5).
+//!    every token. Keys that can verify no token are left out (`issuer_keys.rs`; RFC 7517, section 5).
 //! 3. A verified token is remembered until it ends, so a signature is checked once.
 
+mod issuer_keys;
 mod signatures;
 
 use std::{
@@ -18,10 +19,7 @@ use std::{
 
 use duly_core::{Timestamp, access::Subject};
 use duly_tls::files;
-use jsonwebtoken::{
-    Algorithm, DecodingKey, Validation, decode, decode_header,
-    jwk::{AlgorithmParameters, Jwk, JwkSet, PublicKeyUse},
-};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header, jwk::JwkSet};
 use parking_lot::{Mutex, RwLock};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -31,6 +29,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::issuer_keys::parse;
 use crate::outgoing;
 
 /// Longest token that is looked at, in bytes.
@@ -138,7 +137,7 @@ impl Tokens {
     pub(crate) fn new(options: TokenOptions) -> Result<Self, String> {
         signatures::install();
         let keys = match &options.keys {
-            KeysPlace::File(path) => read_file(path)?,
+            KeysPlace::File(path) => read_file(path, &options.algorithms)?,
             KeysPlace::Url { .. } => JwkSet { keys: Vec::new() },
         };
         let keys = RwLock::new(Arc::new(keys));
@@ -256,15 +255,16 @@ impl Tokens {
     async fn read_keys(&self) -> Result<JwkSet, String> {
         match &self.options.keys {
             KeysPlace::File(path) => {
-                let own = path.clone();
-                let read = tokio::task::spawn_blocking(move || read_file(&own)).await;
+                let (own, algorithms) = (path.clone(), self.options.algorithms.clone());
+                let read = tokio::task::spawn_blocking(move || read_file(&own, &algorithms)).await;
                 let read = read.unwrap_or_else(|error| Err(error.to_string()));
                 read.map_err(|error| format!("{}: {error}", path.display()))
             }
             KeysPlace::Url { url, shown } => {
                 let fetched = tokio::time::timeout(READ_TIMEOUT, fetch(url)).await;
                 let fetched = fetched.unwrap_or_else(|_| Err("no response in time".to_owned()));
-                fetched.and_then(|bytes| parse(&bytes)).map_err(|error| format!("{shown}: {error}"))
+                let read = fetched.and_then(|bytes| parse(&bytes, &self.options.algorithms));
+                read.map_err(|error| format!("{shown}: {error}"))
             }
         }
     }
@@ -275,12 +275,12 @@ impl Tokens {
 /// # Errors
 /// The reason for which it cannot be used.
 pub(crate) fn check_file(path: &Path) -> Result<(), String> {
-    read_file(path).map(drop)
+    read_file(path, &[Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA]).map(drop)
 }
 
-fn read_file(path: &Path) -> Result<JwkSet, String> {
+fn read_file(path: &Path, algorithms: &[Algorithm]) -> Result<JwkSet, String> {
     let bytes = files::check_trusted(path).and_then(|()| files::read(path));
-    parse(&bytes.map_err(|error| error.to_string())?)
+    parse(&bytes.map_err(|error| error.to_string())?, algorithms)
 }
 
 /// Reads a URL.
@@ -301,29 +301,6 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
         }
     }
     Ok(bytes)
-}
-
-fn parse(bytes: &[u8]) -> Result<JwkSet, String> {
-    #[derive(Deserialize)]
-    struct AnyKeys {
-        keys: Vec<Value>,
-    }
-    let all: AnyKeys =
-        serde_json::from_slice(bytes).map_err(|error| format!("no set of keys (JWKS): {error}"))?;
-    let count = all.keys.len();
-    let known = all.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
-    let keys: Vec<_> = known.filter(is_for_signatures).collect();
-    if keys.is_empty() {
-        return Err(format!("none of its {count} keys is for signatures and of a known kind"));
-    }
-    Ok(JwkSet { keys })
-}
-
-/// Returns `true` for a public key for signatures, of a known kind.
-fn is_for_signatures(key: &Jwk) -> bool {
-    use AlgorithmParameters::{EllipticCurve, OctetKeyPair, RSA};
-    let is_public = matches!(key.algorithm, EllipticCurve(_) | RSA(_) | OctetKeyPair(_));
-    is_public && key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 
+const ALL: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 const NOW: u64 = 1_800_000_000;
 
 /// The key of an issuer.
@@ -66,7 +67,7 @@ pub(in crate::auth) fn tokens(jwks: &Value) -> Tokens {
         issuer: "https://id.example".to_owned(),
         audience: "duly".to_owned(),
         keys: KeysPlace::File(file.path().to_owned()),
-        algorithms: vec![Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA],
+        algorithms: ALL.to_vec(),
         groups_claim: "groups".to_owned(),
         reload: Duration::from_secs(300),
     })
@@ -211,7 +212,7 @@ fn a_set_of_keys_may_have_some_of_unknown_kinds() {
     assert!(subjects(&tokens(&jwks), &token).is_some());
     let shared = json!({"kty": "oct", "kid": "three", "k": "AAAA"});
     for keys in [json!([]), json!([unknown]), json!([unknown, shared])] {
-        let error = parse(json!({ "keys": keys }).to_string().as_bytes()).unwrap_err();
+        let error = parse(json!({ "keys": keys }).to_string().as_bytes(), &ALL).unwrap_err();
         assert!(error.contains("for signatures"), "{error}");
     }
 }
@@ -227,7 +228,7 @@ fn keys_with_ed25519_verify_and_those_for_encryption_do_not() {
     for (usage, is_good) in [("sig", true), ("enc", false)] {
         let jwks = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "use": usage,
                                     "x": encode(key.public_key())}]});
-        match parse(jwks.to_string().as_bytes()) {
+        match parse(jwks.to_string().as_bytes(), &ALL) {
             Ok(_) => assert!(is_good && subjects(&tokens(&jwks), &token).is_some(), "{usage}"),
             Err(_) => assert!(!is_good, "{usage}"),
         }
@@ -273,12 +274,16 @@ async fn keys_are_read_again_and_stay_if_that_fails() {
     until(&|| is_good(&first, "one")).await;
     // The server of the keys is down: those that were read before stay in use.
     assert_eq!(tokens.warning(), None);
-    for answer in [None, Some(r#"{"keys":[]}"#.to_owned()), Some("{}".to_owned())] {
-        let reason = match &answer {
-            None => "500",
-            Some(text) if text == "{}" => "missing field",
-            Some(_) => "none of its 0 keys",
-        };
+    let rsa = |n: &str| json!({"kty": "RSA", "kid": "one", "n": n, "e": "AQAB"});
+    let mut shared = second.jwks("one")["keys"][0].clone();
+    shared["alg"] = json!("HS256");
+    for (answer, reason) in [
+        (None, "500"),
+        (Some(json!({"keys": []})), "none of its 0 keys"),
+        (Some(json!({})), "missing field"),
+        (Some(json!({"keys": [rsa("AQAB"), rsa("!!"), shared]})), "none of its 3 keys"),
+    ] {
+        let answer = answer.map(|answer| answer.to_string());
         *served.lock() = answer;
         until(&|| tokens.warning().is_some_and(|warning| warning.contains(reason))).await;
         assert!(is_good(&first, "one") && !is_good(&second, "two"), "{reason}");
