@@ -10,7 +10,7 @@ mod figures;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -42,7 +42,8 @@ pub(crate) struct RecordingClient {
     beside: u64,
     /// Lateness of first attempts: received minus due.
     pub(crate) lateness: Arc<Recorder>,
-    is_down: AtomicBool,
+    /// Kills and returns of the server so far; odd while the server is down.
+    outages: AtomicU64,
     is_over: AtomicBool,
     has_waited: AtomicBool,
 }
@@ -63,7 +64,7 @@ impl RecordingClient {
             namespace,
             history: History::default(),
             lateness: Arc::default(),
-            is_down: AtomicBool::new(false),
+            outages: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
         }
@@ -78,12 +79,13 @@ impl RecordingClient {
     pub(crate) async fn ask(&self, line: usize, asks: &[Ask]) -> Sent {
         let key = |ask: &Ask| self.history.key(&self.namespace, &ask.number.to_string());
         let keys: Vec<_> = asks.iter().map(key).collect();
+        let outage = self.outage();
         let (began, sent_us) = (Instant::now(), now_us());
         let answers = self.transport.ask(line, &self.namespace, asks).await;
         let (ended, ended_us) = (Instant::now(), now_us());
         let answered = if answers.is_ok() { asks.len() as u64 } else { 0 };
         let answers = answers.unwrap_or_else(|error| {
-            self.remark(&error);
+            self.remark(outage, &error);
             vec![Answer::InDoubt; asks.len()]
         });
         for ((ask, key), answer) in asks.iter().zip(keys).zip(answers) {
@@ -93,15 +95,15 @@ impl RecordingClient {
         Sent { began, ended, answered }
     }
 
-    /// Announces a kill of the server: from now on calls may fail without a remark.
+    /// Announces a kill of the server: calls that overlap with the outage may fail without a remark.
     pub(crate) fn goes_down(&self) {
-        self.is_down.store(true, Relaxed);
+        self.outages.fetch_add(1, Relaxed);
     }
 
     /// Records a crash and that the server is ready again.
     pub(crate) fn is_back(&self, crash: Crash) {
         self.history.crash(crash);
-        self.is_down.store(false, Relaxed);
+        self.outages.fetch_add(1, Relaxed);
     }
 
     /// Notes that every due firing had the time to arrive. The checker then counts missing ones.
@@ -140,9 +142,16 @@ impl RecordingClient {
         Ok(())
     }
 
-    /// Adds a remark about a failed call, unless the server is down.
-    fn remark(&self, error: &anyhow::Error) {
-        if !self.is_down.load(Relaxed) {
+    /// Returns the outage that a call begins in or before; see [`RecordingClient::remark`].
+    fn outage(&self) -> u64 {
+        self.outages.load(Relaxed)
+    }
+
+    /// Adds a remark about a failed call that began at `outage`, unless the server was down at any
+    /// time of the call. An error is often seen only after the server is back.
+    fn remark(&self, outage: u64, error: &anyhow::Error) {
+        let was_up = outage.is_multiple_of(2) && self.outage() == outage;
+        if was_up {
             self.target.remark(format!("a call had no answer: {error:#}"));
         }
     }

@@ -34,7 +34,7 @@ impl RecordingClient {
 
     async fn consume_one(&self, line: usize) {
         while !self.is_over.load(Relaxed) {
-            let lease_sent_us = now_us();
+            let (outage, lease_sent_us) = (self.outage(), now_us());
             match self.transport.take(line, &self.namespace, MAX, WAIT_MS).await {
                 Ok(taken) if taken.is_empty() => {}
                 Ok(taken) => {
@@ -42,7 +42,7 @@ impl RecordingClient {
                     self.acknowledge(line, &taken, &numbers).await;
                 }
                 Err(error) => {
-                    self.remark(&error);
+                    self.remark(outage, &error);
                     sleep(PAUSE).await;
                 }
             }
@@ -75,7 +75,7 @@ impl RecordingClient {
     async fn acknowledge(&self, line: usize, taken: &[Taken], numbers: &[DeliveryNumber]) {
         let tokens: Vec<&str> = taken.iter().map(|firing| firing.token.as_str()).collect();
         for _ in 0..TRIES {
-            let sent_us = now_us();
+            let (outage, sent_us) = (self.outage(), now_us());
             let answers =
                 self.target.transport.settle(line, &self.namespace, &tokens, Verdict::Ack).await;
             let ended_us = now_us();
@@ -84,7 +84,7 @@ impl RecordingClient {
                 Ok(answers) if is_answered => answers,
                 Ok(_) => vec![SettleAnswer::InDoubt; numbers.len()],
                 Err(error) => {
-                    self.remark(&error);
+                    self.remark(outage, &error);
                     vec![SettleAnswer::InDoubt; numbers.len()]
                 }
             };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Result, bail};
 use duly_checker::{
     checker::Count,
-    history::{Action, Answer, Due, EndState, SettleAnswer},
+    history::{Action, Answer, Crash, Due, EndState, SettleAnswer},
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use parking_lot::Mutex;
@@ -91,6 +91,7 @@ impl RecordingTransport for Server {
     ) -> BoxFuture<'a, Result<Vec<Answer>>> {
         async move {
             if self.fault.is_dead {
+                tokio::task::yield_now().await;
                 bail!("nobody answers");
             }
             Ok(asks.iter().map(|ask| self.asked(ask)).collect())
@@ -248,4 +249,34 @@ async fn a_call_in_doubt_is_no_finding() {
     let checked = checked(|fault| fault.is_dead = true).await;
     assert_eq!(checked.broken(), [""; 0]);
     assert_eq!((checked.counts.attempted, checked.counts.acknowledged), (10, 0));
+}
+
+/// Kind: a failure is judged by the whole time of its call, not by the moment at which it is seen.
+#[tokio::test]
+async fn failures_during_an_outage_are_no_remarks() {
+    let crash = Crash { killed_us: 1, reaped_us: 2, spawned_us: 3, ready_us: 4 };
+    let asks = [Ask { number: 0, action: Action::Cancel, replaces: false }];
+    type Outage = fn(&RecordingClient, Crash);
+    let cases: [(Outage, Outage, bool); 4] = [
+        (|_, _| {}, |_, _| {}, true),
+        (|_, _| {}, |recording, _| recording.goes_down(), false),
+        (|recording, _| recording.goes_down(), RecordingClient::is_back, false),
+        (
+            |_, _| {},
+            |recording, crash| {
+                recording.goes_down();
+                recording.is_back(crash);
+            },
+            false,
+        ),
+    ];
+    for (number, (before, during, is_remarked)) in cases.into_iter().enumerate() {
+        let (recording, _) = client_of(|fault| fault.is_dead = true);
+        before(&recording, crash);
+        let mut call = std::pin::pin!(recording.ask(0, &asks));
+        assert!(futures::poll!(call.as_mut()).is_pending());
+        during(&recording, crash);
+        call.await;
+        assert_eq!(recording.target.remarked().is_some(), is_remarked, "case {number}");
+    }
 }
