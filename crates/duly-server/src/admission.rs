@@ -54,8 +54,6 @@ pub(crate) struct Decision {
     pub(crate) kind: CallKind,
     /// The memory of requests and responses.
     pub(crate) budget: Budget,
-    /// `true`: the caller has no valid key, and is refused.
-    pub(crate) is_stranger: bool,
 }
 
 /// Checks a call. `form` is the check of the front.
@@ -101,7 +99,6 @@ pub(crate) fn admit<B>(
     };
     let permitted = permitted.and_then(|caller| unwritable.map_or(Ok(caller), Err));
     let budget = app.budget_of(known.as_ref().unwrap_or(&Caller::Unidentified));
-    let is_stranger = known.is_none() && permitted.is_err();
     let kind = match listener {
         ConnectionKind::Main => operation.kind,
         // The reserve and the admin listener serve one response at a time on each of a few connections.
@@ -116,7 +113,7 @@ pub(crate) fn admit<B>(
         let notes = audited.as_ref().map(AuditedCall::notes);
         Ok(Admitted::new(app.clone(), operation, caller, notes, headers))
     });
-    Decision { admitted, audited, kind, budget, is_stranger }
+    Decision { admitted, audited, kind, budget }
 }
 
 /// Runs an admitted call, which has a response or a problem within `limit`. A problem calls the limit by `name`, or

@@ -292,11 +292,6 @@ impl Auth {
         Problem::new(Code::ResourceExhausted, detail).with_retry(Retry::After(wait))
     }
 
-    /// Returns `true` while an address has failed too often.
-    pub(crate) fn is_limited(&self, address: Option<IpAddr>) -> bool {
-        self.0.failures.is_limited(address)
-    }
-
     /// Returns the proof that a caller sends: in a header, or else by the certificate of its connection.
     fn proof(&self, headers: &HeaderMap, peer: &Peer, now: Timestamp) -> Option<Proof> {
         let modes = &self.0.modes;

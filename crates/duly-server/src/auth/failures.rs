@@ -55,12 +55,6 @@ impl Failures {
         self.count_at(address, self.began.elapsed())
     }
 
-    /// Returns `true` while an address has failed too often.
-    pub(super) fn is_limited(&self, address: Option<IpAddr>) -> bool {
-        let now = self.began.elapsed();
-        self.by_address.lock().of(address.map(network_of), now).available(self.rate, now) == 0
-    }
-
     fn count_at(&self, address: Option<IpAddr>, now: Duration) -> Result<(), Millis> {
         let mut all = self.by_address.lock();
         let taken = all.of(address.map(network_of), now);

@@ -5,9 +5,8 @@
 //! stays closed.
 //!
 //! 1. The streams of a caller with a valid key count against the request memory, or the part of its tenant.
-//! 2. Other callers have a small budget of their own, and few streams on each connection. Past either, or past the
-//!    failures of their address, the server looks at the key before anything else: a caller with one is admitted by
-//!    the first rule. A preflight request of a browser, which has no key, needs space in this budget alone.
+//! 2. Other callers have a small budget of their own, and few streams on each connection. Past either, the server
+//!    looks at the key before anything else: a caller with one is admitted by the first rule. A preflight request of a browser, which has no key, needs space in this budget alone.
 //! 3. Probes need no space in a budget: they respond while others use it up.
 //! 4. A stream that is not admitted gets a head without a body, which no window holds back. A connection without a
 //!    key that has too many of them ends.
@@ -245,8 +244,7 @@ impl Connection {
         let are_many = streams.is_proxy || app.is_none() || is_preflight;
         let are_few = open <= if are_many { STREAMS_MAX } else { STREAMS_WITHOUT_KEY_MAX };
         if !matches!(caller, Some(Ok(_))) {
-            let is_limited = || app.is_some_and(|it| it.is_limited(&self.peer, request));
-            if are_few && (is_preflight || !is_limited()) {
+            if are_few {
                 head = admitted(&streams.strangers);
             }
             if head.is_none() && caller.is_none() && !is_preflight {

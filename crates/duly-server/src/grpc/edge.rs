@@ -48,7 +48,7 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         caller = caller_limit(request.headers())?;
         Ok(())
     };
-    let Decision { admitted, audited, kind, budget, .. } = admit(&app, arrival, form);
+    let Decision { admitted, audited, kind, budget } = admit(&app, arrival, form);
     let response = match admitted {
         Ok(admitted) => {
             let budget = match kind {

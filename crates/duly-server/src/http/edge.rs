@@ -40,28 +40,24 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
     let arrival =
         Arrival { protocol: "http", operation, request: &request, connection: connection.as_ref() };
     let form = || check_query(operation, request.uri());
-    let Decision { admitted, audited, kind, budget, is_stranger } = admit(&app, arrival, form);
+    let Decision { admitted, audited, kind, budget } = admit(&app, arrival, form);
     let (request, unread) = unread::watch(request);
-    let response = match admitted {
+    let mut response = match admitted {
         Ok(_) if *operation == PREFLIGHT => {
             drop(request);
-            cors.preflight(route)
+            counted(&app, &budget, cors.preflight(route), kind).await
         }
         Ok(admitted) => {
             idempotency_key::notice(&admitted, request.headers());
             let limit = operation.time_limit.within(app.limits.request_timeout);
-            guarded(limit, route, admitted, request, next).await
+            let response = guarded(limit, route, admitted, request, next).await;
+            counted(&app, &budget, response, kind).await
         }
+        // The short response to a refused call is part of the stream or connection that it is written to.
         Err(problem) => {
             drop(request);
             problem.into_response()
         }
-    };
-    // The short response to a stranger is part of the stream or connection that it is written to: strangers use
-    // nothing of the request memory.
-    let mut response = match is_stranger {
-        true => response,
-        false => counted(&app, &budget, response, kind).await,
     };
     cors.write_to(&mut response);
     unread.settle(&mut response).await;

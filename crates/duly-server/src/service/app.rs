@@ -12,7 +12,7 @@ use duly_core::{
 };
 use duly_sink::http::AddressPolicy;
 use duly_store::Store;
-use http::{HeaderMap, Request};
+use http::HeaderMap;
 use tokio::sync::{Mutex, watch};
 
 use super::Backups;
@@ -178,14 +178,6 @@ impl App {
         }
         let peer = self.guard.behind_proxies(peer.clone(), headers);
         self.auth.authenticate(headers, peer, self.now())
-    }
-
-    /// Returns `true` while the address of a request has failed too often to show a valid key.
-    pub(crate) fn is_limited<B>(&self, peer: &Peer, request: &Request<B>) -> bool {
-        self.auth.is_required()
-            && self
-                .auth
-                .is_limited(self.guard.behind_proxies(peer.clone(), request.headers()).address)
     }
 
     /// Admits a call on a connection within the limits of the caller's tenant. Health is always admitted. Metrics,

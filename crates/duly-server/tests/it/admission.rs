@@ -157,6 +157,7 @@ fn calls() -> Vec<Call> {
             &tonic_health::pb::HealthCheckRequest::default(),
         ),
         Call::new("metrics", "GET /metrics", ""),
+        Call::new("contract", "GET /openapi.json", ""),
         Call::new("unknown path", "GET /v1/nowhere", "")
             .and_grpc("/duly.v1.Timers/Nowhere", &v1::GetClusterRequest {}),
     ]
