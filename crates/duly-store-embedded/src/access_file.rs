@@ -9,14 +9,14 @@
 //! file, which is kept twice (`json_file.rs`). Rules:
 //!
 //! 1. The manifest has the feature bit 4 (`format::KEYS`) before the first key is durable. Builds without keys
-//!    refuse the directory, and a missing file admits no one.
+//!    refuse the directory. A file without keys is there before the bit, so no crash looks like files that were removed.
 //! 2. The first start of a restored directory notes in the file that its keys need a confirmation, before it
 //!    forgets that the directory was restored. That, and the confirmation, is a new version: the file of the
 //!    backup, put back by itself, is older. The file of a backup has that note too, for the case that there is no whole file
 //!    beside it: put in the place of a damaged pair, it admits no one until it is confirmed.
-//! 3. A start writes a damaged, older or missing file again from the other one. If both are damaged, the store opens and
+//! 3. A start writes a damaged, older or missing file again from the other one. If both are damaged or removed, the store opens and
 //!    timers are delivered, but no caller is admitted: callers get the cause. An operator puts the file of a backup there, or removes
-//!    both, and then all keys and tenants are gone.
+//!    both and creates a new administrator, and then all other keys and all tenants are gone.
 
 use std::{path::Path, sync::Arc};
 
@@ -155,7 +155,14 @@ pub fn edit(
 ) -> Result<AccessRecords, OpenError> {
     let disk = open_closed(path)?;
     let _lock = disk.lock()?;
-    let changed = edit(&read(&disk)?).map_err(OpenError::Options)?;
+    let records = match read(&disk) {
+        // An operator removed both, to begin with a new administrator.
+        Err(OpenError::Keys(_)) if !exists(path) => {
+            AccessRecords { version: 1, ..AccessRecords::default() }
+        }
+        records => records?,
+    };
+    let changed = edit(&records).map_err(OpenError::Options)?;
     write(&disk, &changed)?;
     Ok(changed)
 }
@@ -229,7 +236,8 @@ fn heal(disk: &dyn Disk) {
 /// Copies the keys into a directory that has no manifest yet, with the note that they need a confirmation. Returns the
 /// bytes of the file; `None` if there are no keys.
 pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, OpenError> {
-    let Some(mut records) = load(source)? else { return Ok(None) };
+    let manifest = Manifest::read(source)?.ok_or_else(|| OpenError::NoStore(source.describe()))?;
+    let Some(mut records) = load(source, &manifest)? else { return Ok(None) };
     if records.are_required() {
         records.restore = RestoreState::Unconfirmed;
     }
@@ -240,25 +248,20 @@ pub(crate) fn copy(source: &dyn Disk, target: &dyn Disk) -> Result<Option<u64>, 
 /// yet.
 fn read(disk: &dyn Disk) -> Result<AccessRecords, OpenError> {
     let manifest = Manifest::read(disk)?.ok_or_else(|| OpenError::NoStore(disk.describe()))?;
-    let mut records = match load(disk)? {
-        Some(records) => records,
-        None if manifest.features & format::KEYS == 0 => return Ok(AccessRecords::default()),
-        None => {
-            tracing::warn!(
-                "the files KEYS and KEYS.copy are missing; no caller is admitted until `duly key create` is run"
-            );
-            AccessRecords { version: 1, ..AccessRecords::default() }
-        }
-    };
+    let Some(mut records) = load(disk, &manifest)? else { return Ok(AccessRecords::default()) };
     if records.restore == RestoreState::None && is_restored(disk)? {
         records.restore = RestoreState::Unconfirmed;
     }
     Ok(records)
 }
 
-/// Reads the file; `None` if there is none.
-fn load(disk: &dyn Disk) -> Result<Option<AccessRecords>, OpenError> {
-    PAIR.load(disk)?.value.transpose().map_err(OpenError::Keys)
+/// Reads the file; `None` if the store never had one.
+fn load(disk: &dyn Disk, manifest: &Manifest) -> Result<Option<AccessRecords>, OpenError> {
+    let records = PAIR.load(disk)?.value.transpose().map_err(OpenError::Keys)?;
+    if records.is_none() && manifest.features & format::KEYS != 0 {
+        return Err(OpenError::Keys(json_file::MISSING.to_owned()));
+    }
+    Ok(records)
 }
 
 /// Returns `true` before the first start of a restored directory.
@@ -283,9 +286,13 @@ fn write(disk: &dyn Disk, records: &AccessRecords) -> Result<(), FailedWrite> {
     let unchanged = |error| FailedWrite { error, is_undone: true };
     let manifest = Manifest::read(disk).map_err(unchanged)?;
     let manifest = manifest.ok_or_else(|| unchanged(OpenError::NoStore(disk.describe())))?;
-    let before = load(disk);
+    let before = load(disk, &manifest);
     let write = || {
         if records.are_required() && manifest.features & format::KEYS == 0 {
+            if matches!(before, Ok(None)) {
+                // A kill after the manifest must not look like files that were removed.
+                PAIR.save(disk, &AccessRecords::default())?;
+            }
             let features = manifest.features | format::KEYS;
             Manifest { features, ..manifest }.write(disk)?;
         }
@@ -304,6 +311,9 @@ fn undo(
     manifest: &Manifest,
     before: Option<AccessRecords>,
 ) -> Result<(), OpenError> {
+    if manifest.features & format::KEYS == 0 {
+        manifest.write(disk)?;
+    }
     if let Some(before) = before {
         PAIR.save(disk, &before)?;
     } else {
@@ -312,9 +322,6 @@ fn undo(
                 .or_else(|error| if error.is_not_found() { Ok(()) } else { Err(error) })?;
         }
         disk.sync_dir("")?;
-    }
-    if manifest.features & format::KEYS == 0 {
-        manifest.write(disk)?;
     }
     Ok(())
 }

@@ -53,9 +53,9 @@ pub enum OpenError {
         /// The fault.
         what: String,
     },
-    /// Both files of the keys are damaged.
+    /// Both files of the keys are damaged or missing.
     #[error(
-        "both files of the keys are damaged ({0}). Stop the server. Copy KEYS from a backup, remove KEYS.copy, run \
+        "both files of the keys are damaged or missing ({0}). Stop the server. Copy KEYS from a backup, remove KEYS.copy, run \
          `duly key confirm --data DIR`, and delete the keys that were revoked since; or remove both, and create an \
          administrator key with `duly key create --admin --data DIR`: all other keys and all tenants are then gone"
     )]

@@ -106,8 +106,8 @@ fn a_full_disk_changes_no_key() {
 
 #[test]
 fn a_first_key_that_fails_requires_no_key() {
-    // The syncs of both files of the manifest, and of both files of the keys with their names.
-    for at in 1..=6 {
+    // The syncs of both files of the keys with their names, of both files of the manifest, and of the keys again.
+    for at in 1..=8 {
         let disk = SimDisk::new(at);
         let store = open(&disk).unwrap();
         disk.plan(Fault::ErrorAtSync(at));
@@ -189,16 +189,11 @@ fn a_damaged_pair_admits_no_caller_and_stops_no_timer() {
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     assert_eq!(store.health().not_ready, Vec::<String>::new());
     drop(store);
-    // The remedy that the message names.
-    [NAME, COPY].iter().for_each(|name| disk.remove(name).unwrap());
-    assert_eq!(records(&open(&disk).unwrap()).damage, None);
-}
-
-#[test]
-fn without_its_files_no_caller_is_admitted() {
-    let disk = with_two_keys();
+    // Removed files are no better.
     [NAME, COPY].iter().for_each(|name| disk.remove(name).unwrap());
     let found = records(&open(&disk).unwrap());
+    let damage = found.damage.as_deref().unwrap();
+    assert!(damage.contains("missing") && damage.contains("duly key create"), "{damage}");
     assert!(found.are_required() && found.keys.is_empty());
 }
 
@@ -229,10 +224,10 @@ fn p1_one_damaged_file_and_a_crash_lose_no_key() {
         let disk = whole.crash();
         disk.corrupt(name, 60, 1);
         disk.plan(Fault::CrashAtOp(at));
-        let found = load(&disk).unwrap().unwrap();
+        let found = read(&disk).unwrap();
         let changed = found.changed(put(3), ChangeOrigin::Offline, Timestamp::MIN).unwrap();
         write(&disk, &changed).ok();
-        let found = load(&disk.crash()).unwrap().unwrap();
+        let found = read(&disk.crash()).unwrap();
         assert!((2..=3).contains(&found.keys.len()), "{name} {at}");
     }
 }
@@ -295,7 +290,7 @@ fn an_older_file_undoes_no_change() {
 #[test]
 fn files_of_an_older_build_are_read_and_written_twice() {
     let disk = with_two_keys();
-    let found = load(&disk).unwrap().unwrap();
+    let found = read(&disk).unwrap();
     disk.remove(COPY).unwrap();
     disk::replace(&disk, [TEMPORARY, NAME], &PAIR.encode(&found, 0)).unwrap();
     assert_eq!(PAIR.heal::<AccessRecords>(&disk).unwrap(), [], "no line says to check the disk");
@@ -432,4 +427,9 @@ fn offline_changes_need_a_store_that_no_server_uses() {
     drop(store);
     edit(&data, offline(put(1))).unwrap();
     assert_eq!(version(&open()), 1);
+    // A new administrator in place of files that were removed.
+    [NAME, COPY].iter().for_each(|name| std::fs::remove_file(data.join(name)).unwrap());
+    edit(&data, offline(put(2))).unwrap();
+    let found = records(&open());
+    assert_eq!((found.damage.as_deref(), found.keys.len()), (None, 1));
 }
