@@ -6,8 +6,11 @@
 mod plain_http;
 mod timeout_stream;
 mod tls;
+mod turns;
 
-use std::{collections::VecDeque, io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque, future::poll_fn, io, net::IpAddr, pin::pin, sync::Arc, time::Duration,
+};
 
 use futures::poll;
 use hyper::server::conn::http1;
@@ -17,6 +20,7 @@ use hyper_util::{
 };
 use ipnet::IpNet;
 use tokio::{
+    runtime::Handle,
     sync::{Semaphore, watch},
     task::{AbortHandle, JoinHandle},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
@@ -28,6 +32,7 @@ pub(crate) use self::tls::{NamedFile, ReloadTrigger, ReloadTriggers, Tls, TlsOpt
 use self::{
     timeout_stream::{ConnectionTimeouts, TimeoutStream},
     tls::SecureStream,
+    turns::Turns,
 };
 use crate::{
     auth::{Peer, network_of},
@@ -152,6 +157,7 @@ async fn accept(
     let strangers = Budget::new(settings.request_memory_max / STRANGERS_SHARE);
     let mut reserve = Reserve::new(&settings, strangers.clone());
     let ending = Arc::new(Semaphore::new(ENDING_MAX));
+    let turns = Turns::new(Handle::current().metrics().num_workers());
     let (stop_connections, stopped_connections) = watch::channel(false);
     let timeouts =
         ConnectionTimeouts { idle: settings.header_timeout, write: settings.write_timeout };
@@ -180,7 +186,7 @@ async fn accept(
                     (stream, tls.clone()),
                     (slot, progress, timeouts),
                     (strangers.clone(), is_proxy),
-                    (&builder, &ending),
+                    (&builder, &ending, &turns),
                     switch.clone(),
                     stopped_connections.clone(),
                 );
@@ -238,11 +244,12 @@ fn connect(
     (stream, tls): (Stream, Option<Tls>),
     (slot, progress, timeouts): (Slot, WriteProgress, ConnectionTimeouts),
     (strangers, is_proxy): (Budget, bool),
-    (builder, ending): (&Arc<auto::Builder<TokioExecutor>>, &Arc<Semaphore>),
+    (builder, ending, turns): (&Arc<auto::Builder<TokioExecutor>>, &Arc<Semaphore>, &Turns),
     switch: RouterSwitch,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (builder, ending) = (Arc::clone(builder), Arc::clone(ending));
+    let mut turns = turns.of(slot.signals().clone());
     let address = listen::peer_of(&stream);
     tokio::spawn(async move {
         let signals = slot.signals().clone();
@@ -270,7 +277,7 @@ fn connect(
                     tracing::debug!("connection closed: it makes way for another, or has opened too much");
                     break true;
                 }
-                ended = connection.as_mut() => {
+                ended = poll_fn(|context| turns.poll(context, connection.as_mut())) => {
                     if let Err(error) = ended {
                         tracing::debug!(error, "connection failed");
                     }

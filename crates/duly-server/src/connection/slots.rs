@@ -16,7 +16,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -91,6 +91,8 @@ struct SignalsInner {
     requested: CancellationToken,
     stops_reading: AtomicBool,
     is_known: AtomicBool,
+    /// Streams that came to their admission.
+    streams: AtomicU32,
     /// That of the address, if it has one.
     pace: Option<Arc<Pace>>,
 }
@@ -121,13 +123,23 @@ impl ConnectionSignals {
     }
 
     /// Notes that the connection has shown a valid key.
-    fn note_known(&self) {
+    pub(crate) fn note_known(&self) {
         self.0.is_known.store(true, Ordering::Release);
     }
 
     /// Returns `true` once the connection has shown a valid key.
     pub(crate) fn is_known(&self) -> bool {
         self.0.is_known.load(Ordering::Acquire)
+    }
+
+    /// Notes that a stream comes to its admission.
+    pub(super) fn note_stream(&self) {
+        self.0.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of streams that came to their admission; it wraps.
+    pub(crate) fn streams(&self) -> u32 {
+        self.0.streams.load(Ordering::Relaxed)
     }
 
     /// Waits until the connection is to end.

@@ -206,6 +206,7 @@ impl Connection {
         request: &Request<B>,
         app: Option<&App>,
     ) -> Result<(OpenStream, Reservation), Refused> {
+        self.signals.note_stream();
         let streams = &self.streams;
         let head_bytes = head_bytes(request);
         let open = streams.open.fetch_add(1, Ordering::Relaxed) + 1;

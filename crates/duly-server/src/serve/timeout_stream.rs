@@ -11,9 +11,9 @@
 //!    read too slowly in the long run.
 //! 3. **The caller has shown no key yet.** Then a read is short, so that the library parses little before the first
 //!    streams are refused.
-//! 4. **Many heads come at once.** The library parses all bytes that have come before it admits the first stream, and a
-//!    head of 350 bytes takes a hundred times that (`HPACK` names a field with one byte). So after [`HEADS_MAX`]
-//!    heads the reader yields, until the streams are admitted or refused.
+//! 4. **Many heads come at once.** The library parses all bytes that can be read before it hands out one stream, and a
+//!    head of 350 bytes takes a hundred times that (`HPACK` names a field with one byte). So the reader yields while
+//!    [`HEADS_MAX`] heads have not come to their admission ([`HeadMeter`]).
 //! 5. **The connection is to end, or floods.** Then its next read fails, so that the library takes in nothing more,
 //!    and its present read ends with the frame that was one too many ([`FrameMeter`]).
 //! 6. **The address floods.** A connection of HTTP/2 past the pace of its address ends with its preface.
@@ -38,7 +38,7 @@ const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 /// Bytes of a read before the caller has shown a key: a few heads.
 const STRANGER_READ_BYTES: usize = 1024;
 
-/// Heads that the library parses before it admits their streams.
+/// Heads that the library may have parsed and not handed out.
 const HEADS_MAX: u32 = 4;
 
 /// Timeouts of a connection without progress.
@@ -50,6 +50,33 @@ pub(super) struct ConnectionTimeouts {
     pub(super) write: Duration,
 }
 
+/// Heads that were read, and whose streams have not come to their admission.
+#[derive(Debug, Default)]
+struct HeadMeter {
+    parsed: u32,
+    /// Streams that had come to their admission at the last look.
+    streams: u32,
+    has_yielded: bool,
+}
+
+impl HeadMeter {
+    /// Returns `true` if the reader is to yield, so that the library hands out what it has parsed; `streams` came to
+    /// their admission so far. After a yield without any, all have: the rest were trailers, or the library refused them.
+    const fn yields(&mut self, streams: u32) -> bool {
+        if self.parsed < HEADS_MAX {
+            return false;
+        }
+        let handed_out = streams.wrapping_sub(self.streams);
+        self.streams = streams;
+        self.parsed = match handed_out {
+            0 if self.has_yielded => 0,
+            some => self.parsed.saturating_sub(some),
+        };
+        self.has_yielded = self.parsed >= HEADS_MAX;
+        self.has_yielded
+    }
+}
+
 /// A connection that fails with `TimedOut` instead of stalling for ever.
 #[derive(Debug)]
 pub(super) struct TimeoutStream<I> {
@@ -58,8 +85,7 @@ pub(super) struct TimeoutStream<I> {
     preface_deadline: Option<(usize, Pin<Box<Sleep>>)>,
     write_timeout: Duration,
     frames: FrameMeter,
-    /// Heads that were read since the reader last yielded.
-    heads: u32,
+    heads: HeadMeter,
     signals: ConnectionSignals,
     /// Timer that runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -74,7 +100,7 @@ impl<I> TimeoutStream<I> {
             preface_deadline: Some((PREFACE_BYTES, deadline)),
             write_timeout: timeouts.write,
             frames: FrameMeter::new(),
-            heads: 0,
+            heads: HeadMeter::default(),
             signals,
             stalled: None,
         }
@@ -105,8 +131,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
         if this.signals.stops_reading() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        if this.heads >= HEADS_MAX {
-            this.heads = 0;
+        if this.heads.yields(this.signals.streams()) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -127,10 +152,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimeoutStream<I> {
             this.signals.request_at_once();
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        match polled {
-            Poll::Pending => this.heads = 0,
-            Poll::Ready(_) => this.heads += this.frames.take_heads(),
-        }
+        this.heads.parsed += this.frames.take_heads();
         let Some((left, deadline)) = &mut this.preface_deadline else {
             return polled;
         };
@@ -202,6 +224,20 @@ mod tests {
 
     const TIMEOUTS: ConnectionTimeouts =
         ConnectionTimeouts { idle: Duration::from_secs(10), write: Duration::from_secs(30) };
+
+    #[test]
+    fn a_reader_yields_until_the_heads_are_handed_out() {
+        let mut heads = HeadMeter { parsed: HEADS_MAX - 1, ..HeadMeter::default() };
+        assert!(!heads.yields(0));
+        heads.parsed += 3;
+        assert!(heads.yields(0), "six, and none handed out");
+        assert!(heads.yields(1) && heads.yields(2), "the library hands out one in each turn");
+        assert!(!heads.yields(3), "three are left");
+        heads.parsed += 1;
+        assert!(heads.yields(3));
+        assert!(!heads.yields(3), "they are trailers: nothing is handed out");
+        assert_eq!(heads.parsed, 0);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn silent_and_slow_peers_are_closed() {

@@ -3,8 +3,8 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    io::{self, Read, Write},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,6 +18,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use super::{Group, Limited, MIB, PATIENCE, SMALL_WITHIN, http2};
@@ -34,6 +35,8 @@ const PAUSE: Duration = Duration::from_millis(8);
 const THREADS: usize = 4;
 /// Connections that a flood holds: more than a server of 512 MiB has.
 const CONNECTIONS: usize = 1_300;
+/// Addresses of a flood from many: a pace of each address alone does not end such a flood.
+const ADDRESSES: usize = 20;
 
 trait Io: Read + Write + Send {
     fn socket(&self) -> &TcpStream;
@@ -50,6 +53,9 @@ impl Io for StreamOwned<ClientConnection, TcpStream> {
         &self.sock
     }
 }
+
+/// Opens the connection with a number.
+type Connect = fn(&Target, usize) -> Option<Box<dyn Io>>;
 
 /// A server that admits callers with a key, and a caller with one.
 struct Guarded {
@@ -69,9 +75,25 @@ struct Target {
     tls: Option<Arc<ClientConfig>>,
 }
 
+/// Returns the address of a caller on this machine.
+fn source(number: usize) -> SocketAddr {
+    let last = u8::try_from(number % ADDRESSES).expect("few");
+    (Ipv4Addr::new(127, 0, 3, last + 1), 0).into()
+}
+
+fn connect_from(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&from.into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
+}
+
 impl Target {
     fn connect(&self) -> Option<Box<dyn Io>> {
-        let stream = TcpStream::connect(self.address).ok()?;
+        self.secured(TcpStream::connect(self.address).ok()?)
+    }
+
+    fn secured(&self, stream: TcpStream) -> Option<Box<dyn Io>> {
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         stream.set_write_timeout(Some(Duration::from_millis(500))).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -190,6 +212,19 @@ impl Guarded {
 
     /// Floods the server with connections that send these bytes, and opens each again that the server closes.
     fn flood(&mut self, flood: &str, bytes: &[u8]) -> Option<String> {
+        let connect = |target: &Target, _| target.connect();
+        self.flood_by(flood, bytes, connect)
+    }
+
+    /// Does the same from many addresses.
+    fn flood_from_many(&mut self, flood: &str, bytes: &[u8]) -> Option<String> {
+        let connect = |target: &Target, number| {
+            target.secured(connect_from(source(number), target.address).ok()?)
+        };
+        self.flood_by(flood, bytes, connect)
+    }
+
+    fn flood_by(&mut self, flood: &str, bytes: &[u8], connect: Connect) -> Option<String> {
         let (stops, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (target, began) = (self.flooded.clone(), Instant::now());
         let is_over = || {
@@ -198,7 +233,7 @@ impl Guarded {
         };
         let slow = thread::scope(|scope| {
             for _ in 0..THREADS {
-                scope.spawn(|| hold(&target, bytes, &stops, &opened));
+                scope.spawn(|| hold(&target, bytes, connect, &stops, &opened));
             }
             let slow = self.watch(flood, is_over);
             stops.store(true, Ordering::Relaxed);
@@ -212,7 +247,7 @@ impl Guarded {
 }
 
 /// Holds a share of the connections until the flood stops.
-fn hold(target: &Target, bytes: &[u8], stops: &AtomicBool, opened: &AtomicUsize) {
+fn hold(target: &Target, bytes: &[u8], connect: Connect, stops: &AtomicBool, opened: &AtomicUsize) {
     let mut held: Vec<Option<Box<dyn Io>>> = Vec::new();
     held.resize_with(CONNECTIONS / THREADS + 1, || None);
     let is_open = |stream: &dyn Io| {
@@ -236,7 +271,7 @@ fn hold(target: &Target, bytes: &[u8], stops: &AtomicBool, opened: &AtomicUsize)
             if place.as_deref().is_some_and(is_open) {
                 continue;
             }
-            *place = target.connect();
+            *place = connect(target, opened.load(Ordering::Relaxed));
             if let Some(stream) = place {
                 stream.write_all(bytes).and_then(|()| stream.flush()).ok();
                 opened.fetch_add(1, Ordering::Relaxed);
@@ -268,6 +303,8 @@ fn floods_without_a_key(uses_tls: bool) {
     slow.extend(server.flood("calls without a key", &get));
     slow.extend(server.flood("large heads without a key", &post));
     slow.extend(server.flood("silent connections", b""));
+    let indexed = http2::opening_indexed("/v1/namespaces", 250, address);
+    slow.extend(server.flood_from_many("indexed fields from many addresses", &indexed));
     assert!(slow.is_empty(), "calls with a key took too long: {slow:?}");
 }
 
@@ -301,7 +338,19 @@ fn p10_large_heads_of_any_caller_do_not_stop_a_server() {
         assert!(ended.is_none(), "heads: the server was killed ({ended:?})");
     }
     // The heads come all at once, from callers like any other: small requests return, but may wait for them.
-    server.watch("heads over HTTP/2", Instant::now() + FLOOD, &mut 0);
+    let mut number = 0;
+    server.watch("heads over HTTP/2", Instant::now() + FLOOD, &mut number);
+    held.clear();
+    let bytes = http2::opening_indexed("/v1/whoami", 250, server.address);
+    for number in 0..600 {
+        let Ok(mut stream) = connect_from(source(number), server.address) else { continue };
+        stream.set_write_timeout(Some(Duration::from_millis(500))).ok();
+        stream.write_all(&bytes).ok();
+        held.push(stream);
+        let ended = server.child.try_wait().expect("the child is ours");
+        assert!(ended.is_none(), "indexed fields: the server was killed ({ended:?})");
+    }
+    server.watch("indexed fields", Instant::now() + FLOOD, &mut number);
 }
 
 #[test]

@@ -59,9 +59,21 @@ pub(super) fn opening(
     let mut fields_of_all = head(method, path, address);
     fields.iter().for_each(|(name, value)| field(&mut fields_of_all, name, value));
     let ends = if method == "POST" { 0 } else { END_STREAM };
+    opened(&fields_of_all, ends, streams)
+}
+
+/// Returns the bytes of a connection whose heads have many fields of one byte: `accept-charset` of the static table,
+/// without a value. In memory such a head takes a hundred times its bytes.
+pub(super) fn opening_indexed(path: &str, streams: u32, address: SocketAddr) -> Vec<u8> {
+    let mut fields = head("GET", path, address);
+    fields.resize(fields.len() + 340, 0x80 | 15);
+    opened(&fields, END_STREAM, streams)
+}
+
+fn opened(fields: &[u8], ends: u8, streams: u32) -> Vec<u8> {
     let mut text = PREFACE.to_vec();
     for i in 0..streams {
-        frame(&mut text, HEADERS, ends | END_HEADERS, 2 * i + 1, &fields_of_all);
+        frame(&mut text, HEADERS, ends | END_HEADERS, 2 * i + 1, fields);
     }
     text
 }
