@@ -62,18 +62,35 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
-/// Checks that not every user of the machine can write to a file that decides who is admitted.
+/// Checks that not every user of the machine can write to a file that others rely on, or replace it.
 ///
 /// # Errors
-/// Errors of the system, and [`io::ErrorKind::PermissionDenied`] for a file with the write bit for others. The error
-/// does not name the file.
+/// Errors of the system, and [`io::ErrorKind::PermissionDenied`] for a file with the write bit for others and for
+/// those of [`check_trusted_folder`]. The error does not name the file.
 pub fn check_trusted(path: &Path) -> io::Result<()> {
     let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
-    if mode & 0o002 == 0 {
+    if mode & 0o002 != 0 {
+        let reason =
+            format!("every user of this machine can write to it (mode {mode:o}): chmod o-w");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    check_trusted_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Checks that not every user of the machine can replace the files of a folder.
+///
+/// # Errors
+/// Errors of the system, and [`io::ErrorKind::PermissionDenied`] for a folder with the write bit for others and
+/// without the sticky bit.
+pub fn check_trusted_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mode = std::fs::metadata(folder)?.permissions().mode() & 0o7777;
+    if mode & 0o1002 != 0o002 {
         return Ok(());
     }
     let reason = format!(
-        "every user of this machine can write to it (mode {mode:o}), and so decide who is admitted: chmod o-w"
+        "every user of this machine can replace the files in {} (mode {mode:o}): chmod o-w that folder",
+        folder.display()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }

@@ -68,7 +68,9 @@ impl Contexts {
             let path = path.display();
             Failure::usage(format_args!("the file of contexts {path}: {reason}"))
         };
-        match files::read_once(&path, files::FILE_BYTES_MAX).and_then(files::text) {
+        let read = files::read_once(&path, files::FILE_BYTES_MAX);
+        let read = read.and_then(|bytes| files::check_trusted(&path).map(|()| bytes));
+        match read.and_then(files::text) {
             // The text of the error would show the line, which may hold a key by mistake.
             Ok(text) => toml::from_str(&text).map_err(|error| {
                 let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
@@ -90,6 +92,7 @@ impl Contexts {
         // The file shows where keys are. Its rights do not depend on the umask.
         let create = || {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            files::check_trusted_folder(directory)?;
             fs::remove_file(&temporary).or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),
                 _ => Err(error),

@@ -179,3 +179,30 @@ fn only_its_user_can_read_the_file_of_contexts() {
         assert_eq!((mode("duly"), mode("duly/contexts.toml")), (0o700, 0o600));
     }
 }
+
+#[test]
+fn a_file_of_contexts_that_every_user_can_replace_is_refused() {
+    let at = Contexts::new();
+    let run = |args: &[&str]| {
+        let mut command = duly_without_umask();
+        command.env("DULY_CONTEXTS", at.0.path().join("duly/contexts.toml"));
+        Ran::from(command.args(args).output().expect("duly starts"))
+    };
+    let put = ["context", "put", "dev", "--server", "http://127.0.0.1:1"];
+    run(&put).ok();
+    let chmod = |name: &str, mode| {
+        fs::set_permissions(at.path(name), fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    for (name, mode, usual) in [("duly", 0o777, 0o700), ("duly/contexts.toml", 0o666, 0o600)] {
+        chmod(name, mode);
+        for args in [&put[..], &["context", "list"], &["--context", "dev", "health"]] {
+            let refused = run(args);
+            assert_ne!(refused.code, Some(0), "{args:?}");
+            assert!(refused.stderr.contains("chmod o-w"), "{args:?}: {}", refused.stderr);
+        }
+        chmod(name, usual);
+    }
+    // Others may add files to a folder with the sticky bit, and replace none.
+    chmod("duly", 0o1777);
+    run(&put).ok();
+}

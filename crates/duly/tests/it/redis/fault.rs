@@ -61,20 +61,20 @@ impl Fault {
                 std::thread::spawn(move || tell(port, "EVAL \"while true do end\" 0"));
             }
             Self::NoOwner => {
-                let keys = list(master.port(), "KEYS duly:*:seq");
+                let keys = list(master.port(), "KEYS duly:*:marker");
                 let key = keys.first().expect("a shard");
                 let slot = tell(master.port(), &format!("CLUSTER KEYSLOT {key}"));
                 let remove = format!("CLUSTER DELSLOTS {}", slot.trim_start_matches(':'));
                 cluster.all().for_each(|server| assert_eq!(tell(server.port(), &remove), "+OK"));
             }
             Self::HalfMoved => {
-                let keys = list(master.port(), "KEYS duly:*:seq");
+                let keys = list(master.port(), "KEYS duly:*:marker");
                 let moving = SlotMove::of(cluster, keys.first().expect("a shard"));
                 moving.begin();
                 // A tool moves the oldest key of a slot last, so an interrupted move leaves it behind.
                 let is_text = |key: &String| key.bytes().all(|byte| byte.is_ascii_graphic());
                 let others = moving.keys().into_iter().filter(is_text);
-                others.filter(|key| !key.ends_with(":seq")).for_each(|key| moving.take(&key));
+                others.filter(|key| !key.ends_with(":marker")).for_each(|key| moving.take(&key));
             }
         }
     }

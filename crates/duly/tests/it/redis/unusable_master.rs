@@ -13,10 +13,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::fault::{Fault, SILENCE, signal};
-use crate::harness::{DEADLINE, Server, file_of, receiver, run, text};
+use crate::harness::{DEADLINE, Server, file_of, http, receiver, run, text};
 
 /// Namespaces of a test, so that each master has coordinator shards of some.
 const NAMESPACES: [&str; 6] = ["ns0", "ns1", "ns2", "ns3", "ns4", "ns5"];
+/// Timers of a test in each namespace.
+const EACH: usize = 12;
 /// Wait of a lease call.
 const WAIT: Duration = Duration::from_millis(500);
 /// Longest start, in the nightly run and in CI, where other tests run beside this one.
@@ -49,11 +51,19 @@ type Timer = (&'static str, String);
 
 /// Schedules timers in every namespace. Returns those that were accepted.
 fn schedule(node: &Server, prefix: &str) -> Vec<Timer> {
-    let timers = NAMESPACES.into_iter().flat_map(|namespace| (0..12).map(move |i| (namespace, i)));
-    let timers = timers.map(|(namespace, i)| (namespace, format!("{prefix}{i}")));
-    let is_accepted =
-        |timer: &Timer| node.run(&["schedule", timer.0, &timer.1, "--in", "0"]).code == Some(0);
-    timers.filter(is_accepted).collect()
+    let schedule =
+        |i| serde_json::json!({ "schedule": { "id": format!("{prefix}{i}"), "delay": 0 } });
+    let operations: Vec<_> = (0..EACH).map(schedule).collect();
+    let body = serde_json::json!({ "operations": operations }).to_string();
+    let accepted = NAMESPACES.into_iter().flat_map(|namespace| {
+        let path = format!("/v1/namespaces/{namespace}/batch");
+        let response = http(&node.url, "POST", &path, &[], &body);
+        let response: Value = serde_json::from_str(&response).expect("JSON");
+        let results = response["results"].as_array().cloned().unwrap_or_default().into_iter();
+        let ids = results.filter_map(|it| Some(it["timer"]["id"].as_str()?.to_owned()));
+        ids.map(|id| (namespace, id)).collect::<Vec<_>>()
+    });
+    accepted.collect()
 }
 
 /// Schedules the timers again until every one is accepted: a schedule that is repeated finds the timer.
@@ -61,7 +71,7 @@ fn schedule_all(node: &Server, prefix: &str) -> Vec<Timer> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         let accepted = schedule(node, prefix);
-        if accepted.len() == 12 * NAMESPACES.len() {
+        if accepted.len() == EACH * NAMESPACES.len() {
             return accepted;
         }
         assert!(Instant::now() < deadline, "only {accepted:?} are accepted");
@@ -123,7 +133,7 @@ fn nodes_serve_beside_one(fault: Fault, place: usize, replicas_each: u32) {
     let settings = fault.settings(&cluster);
     let running = Server::on_store_with(&cluster.url(), &settings);
     let accepted = schedule(&running, "before");
-    assert_eq!(accepted.len(), 12 * NAMESPACES.len());
+    assert_eq!(accepted.len(), EACH * NAMESPACES.len());
     cluster.masters[place].copy_data(before.path());
     lease_all(&running, accepted);
     if fault == Fault::RolledBack {
@@ -165,38 +175,63 @@ fn nodes_serve_beside_one(fault: Fault, place: usize, replicas_each: u32) {
     }
 }
 
-/// Makes every kind of call. Each returns, whatever its result, within the time of one call to a silent server.
+/// Calls every operation of the contract. Each returns, whatever its result, within the time of one call to a silent
+/// server. `backup` and `repair` have a time limit of their own.
 fn every_call_returns(node: &Server, fault: Fault) {
-    let mut slowest = (Duration::ZERO, "");
-    let calls = [
-        "get ns0 before1",
-        "list ns0",
-        "dead list ns0",
-        "namespace stats ns0",
-        "namespace forecast ns0",
-        "namespace get ns0",
-        "namespace set ns0 --lease 40s",
-        "namespace pause ns0",
-        "namespace resume ns0",
-        "namespace put ns9",
-        "namespace list",
-        "schedule ns0 late --in 1h",
-        "reschedule ns0 late --in 2h",
-        "fire ns0 late",
-        "lease ns0 --wait 500ms",
-        "cancel ns0 late",
-        "key list",
-        "tenant list",
-        "cluster",
-        "health",
-    ];
-    for call in calls {
+    let contract = include_str!("../../../../../contract/openapi.json");
+    let contract: Value = serde_json::from_str(contract).expect("JSON");
+    let mut calls: Vec<_> = contract["paths"]
+        .as_object()
+        .expect("paths")
+        .iter()
+        .flat_map(|(path, item)| {
+            item.as_object().expect("methods").iter().map(move |it| (path, it))
+        })
+        .filter(|(_, (_, it))| {
+            ["usual", "lease"].map(Value::from).contains(&it["x-duly-time-limit"])
+        })
+        .map(|(path, (method, _))| (method.to_uppercase(), path))
+        .collect();
+    assert!(calls.len() > 35, "{calls:?}");
+    // What a call removes is there for the others.
+    calls.sort_by_key(|(method, _)| method == "DELETE");
+    let mut slowest = (Duration::ZERO, String::new());
+    for (method, path) in calls {
+        let body = body_of(&method, path);
+        let namespace = if method == "DELETE" { "ns9" } else { "ns0" };
+        let path = path.replace("{namespace}", namespace).replace("{tenant}", "acme");
+        let path =
+            path.replace("{id}", if path.contains("/keys/") { "0123456789" } else { "late" });
         let began = Instant::now();
-        node.run(&call.split(' ').collect::<Vec<_>>());
-        slowest = slowest.max((began.elapsed(), call));
+        let response = http(&node.url, &method, &path, &[], body);
+        slowest = slowest.max((began.elapsed(), format!("{method} {path}")));
+        assert!(
+            !response.contains(r#""code":"invalid_argument""#),
+            "{method} {path} {body}: {response}"
+        );
     }
     eprintln!("{fault:?}: the slowest call took {:.1?} ({})", slowest.0, slowest.1);
     assert!(slowest.0 < WAIT + bound(LONGER_MAX), "{slowest:?}");
+}
+
+/// Returns a body that the operation takes.
+fn body_of(method: &str, path: &str) -> &'static str {
+    const SCHEDULE: &str = r#"{"id":"late","delay":"1h"}"#;
+    match (method, path.rsplit('/').next()) {
+        ("GET" | "DELETE", _) | (_, Some("pause" | "repair" | "fire" | "forget")) => "",
+        ("POST", Some("keys")) => r#"{"name":"k","actions":["schedule"],"namespaces":["ns0"]}"#,
+        ("POST", Some("timers")) => SCHEDULE,
+        ("POST", Some("batch")) => r#"{"operations":[{"schedule":{"id":"later","delay":"1h"}}]}"#,
+        ("POST", Some("import")) => r#"{"timers":[]}"#,
+        ("POST", Some("lease")) => r#"{"wait":"500ms"}"#,
+        ("POST", Some("settle")) => r#"{"settlements":[]}"#,
+        ("POST", Some("cancel" | "redrive" | "purge")) => r#"{"all":true}"#,
+        ("PUT", Some("{tenant}")) => r#"{"namespaces":["acme-*"]}"#,
+        ("PATCH", Some("{namespace}")) => r#"{"lease":"40s"}"#,
+        ("PATCH", Some("{id}")) if path.contains("/keys/") => r#"{"name":"renamed"}"#,
+        ("PATCH", _) => r#"{"delay":"2h"}"#,
+        _ => "{}",
+    }
 }
 
 fn waits_for_reason(node: &Server, fault: Fault) {
@@ -352,7 +387,7 @@ fn shards_are_repaired_in_the_store_without_a_server() {
     let refused = run(&["store", "repair", "--shard", "0", "--config", text(data.path())]);
     assert!(refused.refused(2).contains("store.url"));
     let node = Server::on_store_with(&cluster.url(), &SILENCE);
-    assert_eq!(schedule(&node, "after").len(), 12 * NAMESPACES.len());
+    assert_eq!(schedule(&node, "after").len(), EACH * NAMESPACES.len());
     // Without a shard, new limits of the namespace would stop its deliveries.
     cluster.masters[1].kill();
     let refused = run(&["namespace", "repair", "ns0", "--config", config]).refused(1);
