@@ -332,10 +332,10 @@ impl Audit {
             && record.outcome == "denied"
             && !self.0.unknown.admit(Instant::now())
         {
-            return dropped("file", 1);
+            return dropped("file", DropReason::Stranger, 1);
         }
         if file.try_send(Queued::Item(line_of(record))).is_err() {
-            dropped("file", 1);
+            dropped("file", DropReason::Unwritten, 1);
         }
     }
 
@@ -387,7 +387,7 @@ impl AuditedCall {
             let message = Queued::Item(AuditEntry { id, line });
             let entries = self.audit.0.entries.as_ref();
             if entries.is_some_and(|entries| entries.try_send(message).is_err()) {
-                dropped("store", 1);
+                dropped("store", DropReason::Unwritten, 1);
             }
         }
         match self.permit.take() {
@@ -456,9 +456,26 @@ const fn is_administrative(right: Right) -> bool {
     }
 }
 
+/// The reason why a line is lost.
+#[derive(Debug, Clone, Copy)]
+enum DropReason {
+    /// Lines could not be written for too long.
+    Unwritten,
+    /// Callers without a key have too many lines.
+    Stranger,
+    /// The log of the store is full, and no caller has more entries.
+    Displaced,
+}
+
 /// Counts lines that are lost.
-fn dropped(target: &'static str, lines: u64) {
-    counter!(names::AUDIT_DROPPED_TOTAL, "target" => target).increment(lines);
+fn dropped(target: &'static str, reason: DropReason, lines: usize) {
+    let reason = match reason {
+        DropReason::Unwritten => "unwritten",
+        DropReason::Stranger => "stranger",
+        DropReason::Displaced => "displaced",
+    };
+    counter!(names::AUDIT_DROPPED_TOTAL, "target" => target, "reason" => reason)
+        .increment(lines as u64);
 }
 
 #[cfg(test)]

@@ -110,6 +110,13 @@ fn begin_at_zero(metric: &'static Metric) {
                 counter!(metric.name, label.name => *value).increment(0);
             }
         }
+        [first, second] => {
+            for a in first.values {
+                for b in second.values {
+                    counter!(metric.name, first.name => *a, second.name => *b).increment(0);
+                }
+            }
+        }
         _ => {}
     }
 }

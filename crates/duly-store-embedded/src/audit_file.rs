@@ -105,18 +105,18 @@ impl AuditFile {
         self.entries.lock().page(before, limit)
     }
 
-    /// Adds entries, durably.
-    pub(crate) fn append(&self, added: Vec<AuditEntry>) -> duly_store::Result<()> {
+    /// Adds entries, durably. Returns the number of entries that were too many.
+    pub(crate) fn append(&self, added: Vec<AuditEntry>) -> duly_store::Result<usize> {
         let _changing = self.changing.lock();
         let _working = self.progress.working(&self.progress.audit);
         let mut next = self.entries.lock().clone();
-        next.append(added, self.clock.now());
+        let displaced = next.append(added, self.clock.now());
         PAIR.save(self.disk.as_ref(), &Lines::of(&next)).map_err(|error| Error::Unavailable {
             reason: format!("the audit log could not be written: {error}"),
             retry_after: Millis::from_secs(1),
         })?;
         *self.entries.lock() = next;
-        Ok(())
+        Ok(displaced)
     }
 
     /// Reserves room for entries, as a start of a store with keys does: the first revocation may meet a full disk.

@@ -429,7 +429,7 @@ impl Store for EmbeddedStore {
         self.beside(move || access.change(seen, change, origin))
     }
 
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         let audit = Arc::clone(&self.audit);
         self.beside(move || audit.append(entries))
     }

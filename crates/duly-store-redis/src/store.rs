@@ -211,7 +211,7 @@ impl Store for RedisStore {
         async move { self.deployment.change_access(seen, change, origin).await }.boxed()
     }
 
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         async move { self.deployment.append_audit(&entries).await }.boxed()
     }
 

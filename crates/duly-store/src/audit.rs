@@ -1,11 +1,18 @@
 //! The audit log, as a store keeps it: what administrators have done.
 //!
-//! A store keeps the newest [`AUDIT_ENTRIES_MAX`] entries of the last [`AUDIT_AGE_MAX`]. It does not know what
-//! an entry says.
+//! A store keeps [`AUDIT_ENTRIES_MAX`] entries of the last [`AUDIT_AGE_MAX`]. A full log loses the oldest entry of
+//! the caller who has the most: so callers with fewer entries lose none, and no caller erases the entries of
+//! another one. A caller is the key with the subject that an entry names. A store does not know more of an entry.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque, binary_heap::PeekMut},
+    str::FromStr,
+};
 
 use duly_core::{Invalid, Millis, Timestamp};
+use serde::Deserialize;
 
 /// Most entries that a store keeps.
 pub const AUDIT_ENTRIES_MAX: usize = 10_000;
@@ -57,19 +64,65 @@ pub struct AuditEntry {
     pub line: String,
 }
 
+/// The caller who made an entry.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct EntryCaller<'a> {
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    subject: Option<Cow<'a, str>>,
+}
+
 /// Entries in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditEntries(BTreeMap<AuditId, String>);
 
 impl AuditEntries {
-    /// Adds entries, and removes those that are too many or too old.
-    pub fn append(&mut self, entries: impl IntoIterator<Item = AuditEntry>, now: Timestamp) {
-        self.0.extend(entries.into_iter().map(|entry| (entry.id, entry.line)));
+    /// Adds entries, and removes those that are too many or too old. Returns the number of those that were too many.
+    pub fn append(
+        &mut self,
+        entries: impl IntoIterator<Item = AuditEntry>,
+        now: Timestamp,
+    ) -> usize {
+        self.merge(entries);
         let oldest = AuditId::new(now, 0).earlier(AUDIT_AGE_MAX);
         self.0 = self.0.split_off(&oldest);
-        while self.0.len() > AUDIT_ENTRIES_MAX {
-            self.0.pop_first();
+        let surplus = self.surplus();
+        for id in &surplus {
+            self.0.remove(id);
         }
+        surplus.len()
+    }
+
+    /// Adds entries, and removes none.
+    pub fn merge(&mut self, entries: impl IntoIterator<Item = AuditEntry>) {
+        self.0.extend(entries.into_iter().map(|entry| (entry.id, entry.line)));
+    }
+
+    /// Returns the entries that are too many: one by one the oldest of the caller who has the most.
+    pub fn surplus(&self) -> Vec<AuditId> {
+        let count = self.0.len().saturating_sub(AUDIT_ENTRIES_MAX);
+        if count == 0 {
+            return Vec::new();
+        }
+        let mut callers = BTreeMap::<EntryCaller<'_>, VecDeque<AuditId>>::new();
+        for (id, line) in &self.0 {
+            let caller = serde_json::from_str(line).unwrap_or_default();
+            callers.entry(caller).or_default().push_back(*id);
+        }
+        let mut most: BinaryHeap<_> =
+            callers.into_values().map(|ids| (ids.len(), Reverse(ids))).collect();
+        let removed = (0..count).filter_map(|_| {
+            let mut first = most.peek_mut()?;
+            let (left, Reverse(ids)) = &mut *first;
+            *left -= 1;
+            let id = ids.pop_front();
+            if *left == 0 {
+                PeekMut::pop(first);
+            }
+            id
+        });
+        removed.collect()
     }
 
     /// Returns at most `limit` entries before an id, the newest first.
@@ -105,6 +158,25 @@ mod tests {
         assert_eq!((entries.0.len(), entries.iter().next()), (AUDIT_ENTRIES_MAX, Some(entry(5))));
         entries.append([], at(AUDIT_AGE_MAX.ms() + 100));
         assert_eq!(entries.iter().next(), Some(entry(100)));
+    }
+
+    #[test]
+    fn a_caller_with_many_entries_displaces_none_of_others() {
+        let max = AUDIT_ENTRIES_MAX as u64;
+        let by = |key: &str, subject: &str, ms: u64| AuditEntry {
+            line: format!(r#"{{"key":"{key}","subject":"{subject}","n":{ms}}}"#),
+            ..entry(ms)
+        };
+        let few = (0..9).map(|ms| by("admin", "ann", ms)).chain([entry(9)]);
+        let mut entries = AuditEntries::default();
+        assert_eq!(entries.append(few.clone(), at(0)), 0);
+        assert_eq!(entries.append((10..max + 500).map(|ms| by("admin", "bob", ms)), at(0)), 500);
+        let kept = few.chain((510..max + 500).map(|ms| by("admin", "bob", ms)));
+        assert!(entries.iter().eq(kept), "the oldest of the caller with the most");
+        // A second flood takes half of the log.
+        entries.append((max + 500..3 * max).map(|ms| by("weak", "", ms)), at(0));
+        let count = |text: &str| entries.iter().filter(|it| it.line.contains(text)).count();
+        assert_eq!((count("ann"), count("bob"), count("weak")), (9, 4_995, 4_995));
     }
 
     #[test]

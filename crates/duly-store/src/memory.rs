@@ -278,9 +278,9 @@ impl Store for MemoryStore {
         .boxed()
     }
 
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
-        self.audit.lock().append(entries, self.clocks.now().wall);
-        async { Ok(()) }.boxed()
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
+        let displaced = self.audit.lock().append(entries, self.clocks.now().wall);
+        async move { Ok(displaced) }.boxed()
     }
 
     fn read_audit(

@@ -224,9 +224,10 @@ pub trait Store: Debug + Send + Sync + 'static {
             .boxed()
     }
 
-    /// Adds entries to the audit log, which is bounded. An entry that is there already stays.
-    fn append_audit(&self, _entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
-        async { Ok(()) }.boxed()
+    /// Adds entries to the audit log, which is bounded. An entry that is there already stays. Returns the number of
+    /// entries that the log lost because it was full: none of a caller while another one has more.
+    fn append_audit(&self, _entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
+        async { Ok(0) }.boxed()
     }
 
     /// Returns at most `limit` entries of the audit log before an id, the newest first.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use duly_store::{AuditEntry, Store};
 use tokio::sync::mpsc;
 
-use super::Queued;
+use super::{DropReason, Queued, dropped};
 
 /// Time in which entries are gathered before they are written to the store.
 const GATHER: Duration = Duration::from_millis(200);
@@ -28,15 +28,20 @@ pub(super) async fn keep(mut queue: mpsc::Receiver<Queued<AuditEntry>>, store: A
             next = queue.try_recv().ok();
         }
         let mut is_logged = false;
-        while !entries.is_empty()
-            && let Err(error) = store.append_audit(entries.clone()).await
-        {
-            if !std::mem::replace(&mut is_logged, true) {
-                tracing::warn!(%error, "audit entries not in the store yet; they are tried again");
+        while !entries.is_empty() {
+            match store.append_audit(entries.clone()).await {
+                Ok(displaced) => {
+                    dropped("store", DropReason::Displaced, displaced);
+                    entries.clear();
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut is_logged, true) {
+                        tracing::warn!(%error, "audit entries not in the store yet; they are tried again");
+                    }
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
             }
-            tokio::time::sleep(RETRY_AFTER).await;
         }
-        entries.clear();
         for reply in flushed.drain(..) {
             // No one waits any more if the server has ended.
             let _unheard: Result<(), ()> = reply.send(());

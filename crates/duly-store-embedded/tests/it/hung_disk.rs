@@ -66,7 +66,7 @@ pub(crate) fn add_entry(
 ) -> duly_store::Result<()> {
     let id = AuditId::new(clock.now(), u64::from(number));
     let entry = AuditEntry { id, line: format!("{{\"number\":{number}}}") };
-    wait(store.append_audit(vec![entry]))
+    wait(store.append_audit(vec![entry])).map(drop)
 }
 
 /// The part of a course in which an operation hangs.

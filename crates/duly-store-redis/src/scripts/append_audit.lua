@@ -1,17 +1,14 @@
--- Adds entries to the audit log, and removes those that are too many or too old. See audit.rs.
+-- Adds entries to the audit log, and removes those that are named or too old. See audit.rs.
 --
 -- KEYS  seq
--- ARGV  1 entries that are kept  2 lowest id that is kept  then entries: id NUL line
--- reply nothing
+-- ARGV  1 lowest id that is kept  2 entries to add  then those, then entries to remove: id NUL line
+-- reply number of entries, with those that were there already counted twice
 expect_marker()
-local log = K .. 'audit'
-local add = { 'ZADD', log }
+local log, added = K .. 'audit', tonumber(ARGV[2])
+local count = call('ZCARD', log) + added
 for i = 3, #ARGV do
-  add[#add + 1] = '0'
-  add[#add + 1] = ARGV[i]
+  if i < 3 + added then gather('ZADD', log, '0', ARGV[i]) else gather('ZREM', log, ARGV[i]) end
 end
-write(unpack(add))
-write('ZREMRANGEBYLEX', log, '-', '(' .. ARGV[2])
-write('ZREMRANGEBYRANK', log, '0', digits(-tonumber(ARGV[1]) - 1))
+write('ZREMRANGEBYLEX', log, '-', '(' .. ARGV[1])
 flush()
-return {}
+return { digits(count) }

@@ -347,7 +347,7 @@ impl Store for HarnessStore {
         self.store.change_access(seen, change, origin)
     }
 
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         self.store.append_audit(entries)
     }
 

@@ -124,3 +124,28 @@ pub(super) async fn p1_the_audit_log_is_there_after_a_kill(harness: &dyn Harness
     }
     CaseResult::Whole
 }
+
+pub(super) async fn p1_a_flood_displaces_no_audit_entries_of_others(
+    harness: &dyn Harness,
+) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let now = harness.now();
+    let entry = |key: &str, number: u64| AuditEntry {
+        id: AuditId::new(now, number),
+        line: format!(r#"{{"key":"{key}","n":{number}}}"#),
+    };
+    let admin: Vec<_> = (0..5).map(|number| entry("admin", number)).collect();
+    let flood: Vec<_> = (5..12_500).map(|number| entry("weak", number)).collect();
+    assert_eq!(harness.store().append_audit(admin.clone()).await, Ok(0));
+    let displaced = harness.store().append_audit(flood.clone()).await.expect("they are added");
+    if !scene.restart(Restart::Kill).await {
+        return CaseResult::NotDurable;
+    }
+    let mut kept = harness.store().read_audit(None, 20_000).await.expect("a page");
+    kept.reverse();
+    assert_eq!(kept.len() + displaced, admin.len() + flood.len(), "each lost entry is counted");
+    assert!(displaced >= 1_000, "{displaced}");
+    let (first, rest) = kept.split_at(admin.len());
+    assert!(first == admin && flood.ends_with(rest), "only the oldest of the flood are lost");
+    CaseResult::Whole
+}

@@ -212,6 +212,7 @@ macro_rules! conformance_cases {
                 p10_keys_change_in_one_order,
                 p1_keys_are_there_after_a_kill,
                 p1_the_audit_log_is_there_after_a_kill,
+                p1_a_flood_displaces_no_audit_entries_of_others,
             }
             limits {
                 p10_t7_payloads_up_to_the_limit_and_no_further,

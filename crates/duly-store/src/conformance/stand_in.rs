@@ -117,7 +117,7 @@ impl<T: StandIn> Store for T {
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         StandIn::remove_idle(self, from, waited)
     }
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, ()> {
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         self.behind().append_audit(entries)
     }
     fn read_audit(&self, before: Option<AuditId>, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
