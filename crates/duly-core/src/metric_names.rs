@@ -102,7 +102,7 @@ const FINDINGS: &[&str] =
     &["file", "record", "lane", "lease", "early", "forgotten", "count", "neglected"];
 
 const AUDIT_TARGETS: &[&str] = &["file", "store"];
-const AUDIT_DROPS: &[&str] = &["unwritten", "stranger", "displaced"];
+const AUDIT_DROPS: &[&str] = &["unwritten", "stranger", "share", "displaced"];
 
 macro_rules! metrics {
     ($($ident:ident = $name:literal $kind:ident
@@ -179,7 +179,7 @@ metrics! {
     STORE_SHARDS_UNAVAILABLE = "duly_deployment_shards_unavailable" Gauge ["reason": SHARD_FAULTS]
         "Shards of a store on Redis that take no calls, or no changes. Label: reason (missing, foreign, rolled_back, open_slot, no_replicas, silent, denied, not_serving, no_owner).";
     AUDIT_DROPPED_TOTAL = "duly_audit_dropped_total" Counter ["target": AUDIT_TARGETS, "reason": AUDIT_DROPS]
-        "Lines of the audit log that were lost: they could not be written for too long (unwritten), were too many of callers without a key (stranger), or gave way in a full store, the oldest of the caller with the most (displaced). Labels: target (file, store), reason.";
+        "Lines of the audit log that were lost: not written for too long (unwritten), or too many of callers without a key (stranger) or of calls that changed nothing (share). A full store loses the oldest of the caller with the most (displaced). Labels: target (file, store), reason.";
     STORE_ROLLBACKS_TOTAL = "duly_store_rollbacks_total" Counter
         "Rollbacks of shards of a store on Redis that this node detected: a shard returned with \
          data more than 5 s older.";

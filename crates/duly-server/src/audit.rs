@@ -10,10 +10,12 @@
 //! 3. Queues are bounded. While a line cannot be written they fill, and then lines are dropped and counted.
 //!    With `audit.required` the call is refused instead, before it changes anything. A revocation of a key
 //!    alone is never refused: its line waits or is lost like others, and the store has its entry. Of callers without a key
-//!    only [`UNKNOWN_MAX`] lines a second are written: they must not push the others out.
+//!    only 100 lines a second are written. Lines about calls that changed nothing have a share of each file
+//!    (`drops.rs`): they must not push the others out.
 //! 4. The store has only what administrators have done, and only if keys are required. Calls that were refused
 //!    or not admitted are not there, for the same reason.
 
+mod drops;
 mod entries;
 mod fault;
 mod file;
@@ -26,17 +28,20 @@ use std::{
 };
 
 use duly_api::access::AuditRecord;
-use duly_core::{NamespaceName, Timestamp, access::Action, metric_names as names};
+use duly_core::{NamespaceName, Timestamp, access::Action};
 use duly_store::{AuditEntry, AuditId, Store};
 use http::StatusCode;
-use metrics::counter;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::fault::unwritable;
-use self::{entries::keep, fault::SharedFault};
+use self::{
+    drops::{DropReason, Line, UnknownCallers, dropped},
+    entries::keep,
+    fault::SharedFault,
+};
 use crate::{
     auth::{Caller, Identity},
     operations::{CallKind, Operation, Right},
@@ -45,8 +50,6 @@ use crate::{
 
 /// Lines that wait for the file.
 const LINES_MAX: usize = 65_536;
-/// Lines a second of callers without a key.
-const UNKNOWN_MAX: u32 = 100;
 /// Status of a call whose caller has gone away.
 const CANCELLED: u16 = 499;
 /// Entries that wait for the store.
@@ -90,7 +93,7 @@ pub struct Audit(Arc<Inner>);
 struct Inner {
     level: AuditLevel,
     is_required: bool,
-    file: Option<mpsc::Sender<Queued<Vec<u8>>>>,
+    file: Option<mpsc::Sender<Queued<Line>>>,
     /// The path of the file.
     path: PathBuf,
     /// The error of the last write of the file, until one succeeds.
@@ -159,11 +162,12 @@ pub(crate) struct CallFacts {
 #[derive(Debug)]
 pub(crate) struct AuditedCall {
     audit: Audit,
-    permit: Option<mpsc::OwnedPermit<Queued<Vec<u8>>>>,
+    permit: Option<mpsc::OwnedPermit<Queued<Line>>>,
     /// Without the fields of its end.
     record: AuditRecord,
     notes: SharedNotes,
     now: Timestamp,
+    is_change: bool,
     has_line: bool,
     is_administrative: bool,
     is_admitted: bool,
@@ -291,6 +295,7 @@ impl Audit {
             record,
             notes: Arc::new(Mutex::new(notes)),
             now: facts.now,
+            is_change: is_change || is_transfer,
             has_line,
             is_administrative,
             is_admitted: facts.is_admitted,
@@ -309,7 +314,7 @@ impl Audit {
             StreamStep { is_doubtful: true, .. } => ("failed", StatusCode::SERVICE_UNAVAILABLE),
             _ => ("ok", StatusCode::OK),
         };
-        self.write(&AuditRecord {
+        let record = AuditRecord {
             time: now.into(),
             key: identity.as_ref().map(|identity| identity.key.to_string()),
             subject: identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
@@ -322,11 +327,18 @@ impl Audit {
             items: Some(step.items).filter(|items| *items > 0),
             outcome: outcome.to_owned(),
             status: status.as_u16(),
-        });
+        };
+        let is_change = step.operation.kind == CallKind::Change;
+        self.write(&record, is_change, None);
     }
 
-    /// Queues a line for the file.
-    fn write(&self, record: &AuditRecord) {
+    /// Queues a line for the file, at its reserved place if it has one.
+    fn write(
+        &self,
+        record: &AuditRecord,
+        is_change: bool,
+        place: Option<mpsc::OwnedPermit<Queued<Line>>>,
+    ) {
         let Some(file) = &self.0.file else { return };
         if record.key.is_none()
             && record.outcome == "denied"
@@ -334,8 +346,26 @@ impl Audit {
         {
             return dropped("file", DropReason::Stranger, 1);
         }
-        if file.try_send(Queued::Item(line_of(record))).is_err() {
-            dropped("file", DropReason::Unwritten, 1);
+        let has_share = self.has_share(record, is_change);
+        // Lines about changes need the rest of the queue.
+        if has_share && file.capacity() < file.max_capacity() / 2 {
+            return dropped("file", DropReason::Share, 1);
+        }
+        let message = Queued::Item(Line::new(record, has_share));
+        match place {
+            Some(place) => drop(place.send(message)),
+            None if file.try_send(message).is_err() => dropped("file", DropReason::Unwritten, 1),
+            None => {}
+        }
+    }
+
+    /// Returns `true` if a call changed nothing. A denied call with items changed a part. With `audit.required` every
+    /// read is to be recorded.
+    fn has_share(&self, record: &AuditRecord, is_change: bool) -> bool {
+        match &*record.outcome {
+            "refused" => true,
+            "denied" => record.items.is_none() || record.status >= 400,
+            _ => !is_change && !self.0.is_required,
         }
     }
 
@@ -383,17 +413,16 @@ impl AuditedCall {
         let is_kept = self.is_administrative && self.is_admitted;
         if is_kept && (is_doubtful || status.as_u16() < 400) {
             let id = AuditId::new(self.now, rand::random());
-            let line = String::from_utf8_lossy(&line_of(&self.record)).trim_end().to_owned();
+            let line = serde_json::to_string(&self.record).expect("text and numbers are JSON");
             let message = Queued::Item(AuditEntry { id, line });
             let entries = self.audit.0.entries.as_ref();
             if entries.is_some_and(|entries| entries.try_send(message).is_err()) {
                 dropped("store", DropReason::Unwritten, 1);
             }
         }
-        match self.permit.take() {
-            Some(permit) => drop(permit.send(Queued::Item(line_of(&self.record)))),
-            None if self.has_line || is_denied => self.audit.write(&self.record),
-            None => {}
+        let place = self.permit.take();
+        if place.is_some() || self.has_line || is_denied {
+            self.audit.write(&self.record, self.is_change, place);
         }
     }
 }
@@ -407,33 +436,8 @@ impl Drop for AuditedCall {
     }
 }
 
-/// Bounds the lines of callers without a key.
-#[derive(Debug, Default)]
-struct UnknownCallers(Mutex<(Option<Instant>, u32)>);
-
-impl UnknownCallers {
-    /// Returns `true` if another line may be written in this second.
-    fn admit(&self, now: Instant) -> bool {
-        let mut state = self.0.lock();
-        let (since, lines) = &mut *state;
-        if since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1))
-        {
-            (*since, *lines) = (Some(now), 0);
-        }
-        *lines += 1;
-        *lines <= UNKNOWN_MAX
-    }
-}
-
 fn address_of(address: Option<IpAddr>) -> Option<String> {
     address.map(|address| address.to_canonical().to_string())
-}
-
-/// Returns a record as a line.
-fn line_of(record: &AuditRecord) -> Vec<u8> {
-    let mut line = serde_json::to_vec(record).expect("text and numbers are JSON");
-    line.push(b'\n');
-    line
 }
 
 /// Returns the name of the action that an operation needs.
@@ -454,28 +458,6 @@ const fn is_administrative(right: Right) -> bool {
         Right::NeedsAll => true,
         Right::Open | Right::AnyKey => false,
     }
-}
-
-/// The reason why a line is lost.
-#[derive(Debug, Clone, Copy)]
-enum DropReason {
-    /// Lines could not be written for too long.
-    Unwritten,
-    /// Callers without a key have too many lines.
-    Stranger,
-    /// The log of the store is full, and no caller has more entries.
-    Displaced,
-}
-
-/// Counts lines that are lost.
-fn dropped(target: &'static str, reason: DropReason, lines: usize) {
-    let reason = match reason {
-        DropReason::Unwritten => "unwritten",
-        DropReason::Stranger => "stranger",
-        DropReason::Displaced => "displaced",
-    };
-    counter!(names::AUDIT_DROPPED_TOTAL, "target" => target, "reason" => reason)
-        .increment(lines as u64);
 }
 
 #[cfg(test)]

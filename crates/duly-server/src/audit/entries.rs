@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use duly_store::{AuditEntry, Store};
 use tokio::sync::mpsc;
 
-use super::{DropReason, Queued, dropped};
+use super::{
+    Queued,
+    drops::{DropReason, dropped},
+};
 
 /// Time in which entries are gathered before they are written to the store.
 const GATHER: Duration = Duration::from_millis(200);

@@ -11,7 +11,10 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::{Queued, SharedFault};
+use super::{
+    Queued, SharedFault,
+    drops::{DropReason, Line, Shares, dropped},
+};
 
 /// Lines of one write.
 const BATCH: usize = 8_192;
@@ -33,6 +36,8 @@ pub(super) struct AuditFile {
     files_max: usize,
     fault: SharedFault,
     looked_at: Instant,
+    /// Of lines about calls that changed nothing.
+    shares: Shares,
 }
 
 impl AuditFile {
@@ -46,11 +51,12 @@ impl AuditFile {
         let file = open(&path)?;
         let is_rotated = file.metadata()?.is_file() && !duly_tls::files::is_stream(&path);
         let looked_at = Instant::now();
-        Ok(Self { path, file, is_rotated, bytes_max, files_max, fault, looked_at })
+        let shares = Shares::new();
+        Ok(Self { path, file, is_rotated, bytes_max, files_max, fault, looked_at, shares })
     }
 
     /// Writes lines until the server ends.
-    pub(super) fn run(mut self, mut lines: mpsc::Receiver<Queued<Vec<u8>>>) {
+    pub(super) fn run(mut self, mut lines: mpsc::Receiver<Queued<Line>>) {
         let mut batch = Vec::new();
         while lines.blocking_recv_many(&mut batch, BATCH) > 0 {
             sleep(GATHER);
@@ -59,13 +65,15 @@ impl AuditFile {
             {
                 batch.push(message);
             }
-            let (mut text, mut flushed) = (Vec::new(), Vec::new());
+            let (mut text, mut flushed, mut left_out) = (Vec::new(), Vec::new(), 0);
             for message in batch.drain(..) {
                 match message {
-                    Queued::Item(line) => text.extend(line),
+                    Queued::Item(line) if self.has_place_for(&line) => text.extend(line.text),
+                    Queued::Item(_) => left_out += 1,
                     Queued::Flush(reply) => flushed.push(reply),
                 }
             }
+            dropped("file", DropReason::Share, left_out);
             while let Err(error) = self.write(&text) {
                 if self.fault.write().replace(error.to_string()).is_none() {
                     tracing::error!(
@@ -90,6 +98,11 @@ impl AuditFile {
         }
     }
 
+    /// Returns `true` if a line may be written to the present file.
+    fn has_place_for(&mut self, line: &Line) -> bool {
+        !self.is_rotated || self.shares.admit(line, self.bytes_max)
+    }
+
     /// Writes lines whole or not at all.
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         if text.is_empty() {
@@ -100,6 +113,7 @@ impl AuditFile {
             if self.is_rotated && !self.is_at_its_path()? {
                 // Another program has moved it, and may have created the next one.
                 self.file = open(&self.path)?;
+                self.shares.reset();
             }
         }
         let mut bytes = self.file.metadata()?.len();
@@ -145,6 +159,7 @@ impl AuditFile {
             self.file.set_len(0)?;
         }
         self.file = open(&self.path)?;
+        self.shares.reset();
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use duly_core::access::{Actions, PresentedKey, Role, Subject};
 use duly_store::{AccessChange, ChangeOrigin};
 use serde_json::Value;
 
-use super::*;
+use super::{drops::UNKNOWN_MAX, *};
 use crate::{
     auth::{
         Auth,
@@ -315,4 +315,40 @@ async fn changes_of_keys_name_the_key() {
     app.auth.use_records(newer);
     let (status, body) = call_http(app, ("POST", "/v1/keys"), Some(&presented(4)), create).await;
     assert_eq!(status, 403, "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_changed_nothing_displace_no_changes() {
+    let (admin, weak) = (presented(1), presented(2));
+    let (timers, batch) = ("/v1/namespaces/a/timers", "/v1/namespaces/a/batch");
+    let fire = r#"{"operations":[{"fire":{"id":"y"}}]}"#;
+    for (what, call, key, body) in [
+        ("a read", ("GET", timers), Some(&weak), ""),
+        ("a refused call", ("POST", timers), Some(&weak), "{"),
+        ("a denied call", ("GET", "/v1/cluster"), Some(&weak), ""),
+        ("a foreign namespace", ("POST", "/v1/namespaces/b/timers"), Some(&weak), "{}"),
+        ("a denied item", ("POST", batch), Some(&weak), fire),
+        ("no key", ("POST", timers), None, "{}"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("audit");
+        let options = AuditOptions {
+            file_bytes_max: 16 * 1024,
+            files_max: 1,
+            ..options(Some(&file), AuditLevel::All)
+        };
+        let server = server(options).await;
+        let app = &server.app;
+        let (status, _) = call_http(app, ("PUT", "/v1/namespaces/a"), Some(&admin), "{}").await;
+        assert_eq!(status, 200);
+        for _ in 0..90 {
+            call_http(app, call, key, body).await;
+        }
+        let (status, _) = call_http(app, ("DELETE", "/v1/namespaces/a"), Some(&admin), "").await;
+        assert!(status.is_success(), "{status}");
+        let lines = lines(app, &file).await;
+        let of = |name| lines.iter().filter(|it| it["operation"] == name).count();
+        assert_eq!((of("put_namespace"), of("delete_namespace")), (1, 1), "{what}: {lines:?}");
+        assert!((3..12).contains(&lines.len()), "{what}: {lines:?}");
+    }
 }
