@@ -158,10 +158,11 @@ pub fn settle(
         let ended = match verdict {
             SettleVerdict::Retry { outcome, reason, .. } => Some(held.attempt(*outcome, reason)),
             SettleVerdict::Dead { reason } => Some(held.attempt(AttemptOutcome::Rejected, reason)),
-            SettleVerdict::Ack
-            | SettleVerdict::Extend { .. }
-            | SettleVerdict::Snooze { .. }
-            | SettleVerdict::Release => None,
+            SettleVerdict::Snooze { .. } => {
+                timer.attempt_snoozed(held.attempt, held.claimed_at, context.now.steady);
+                None
+            }
+            SettleVerdict::Ack | SettleVerdict::Extend { .. } | SettleVerdict::Release => None,
         };
         return (Some(end_stopped(timer, ended, context)), SettleOutcome::Cancelled);
     }
