@@ -7,7 +7,7 @@ use bytes::Bytes;
 use duly_core::{
     Invalid, Millis, Schedule as Checked, TimerId, TimerSpec,
     operate::Operation,
-    schedule::{Change, IfExists as CheckedIfExists, Patch, SlotKey, Tags, When},
+    schedule::{Change, EXPIRE_AFTER_MIN, IfExists as CheckedIfExists, Patch, SlotKey, Tags, When},
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_with::skip_serializing_none;
@@ -76,9 +76,8 @@ pub struct Schedule {
     /// Its retry policy; the namespace's when absent.
     #[prost(message, optional, tag = "10")]
     pub retry: Option<Retry>,
-    /// Longest time after the due time, from 1ms; past it the timer becomes a dead letter. Absent: it never
-    /// expires. An attempt begins some milliseconds after the due time, later under load: less than a second
-    /// is a race.
+    /// Longest time after the due time, from 1s; past it the timer becomes a dead letter. Absent: it never
+    /// expires.
     #[prost(message, optional, tag = "11")]
     pub expire_after: Option<Duration>,
     /// The effect if the id is taken by another request: `fail` (the default), `keep` or `replace`; or
@@ -340,13 +339,16 @@ fn check_new_id(id: &str) -> Result<TimerId, Invalid> {
     TimerId::new(id)
 }
 
-/// Checks the time from the due time to the end of a timer. A timer that may never be late would be lost by chance: its
-/// first attempt begins some time after the due time.
+/// Checks the time from the due time to the end of a timer. An attempt begins some milliseconds after the due time, later
+/// under load: with less than a second, chance would decide whether it is delivered.
 fn check_expire_after(expire_after: Duration) -> Result<Millis, Invalid> {
     let field = "expire_after";
     match expire_after.check(field)? {
-        Millis::ZERO => {
-            let allowed = "a duration from 1ms on, or left out for a timer that never expires";
+        checked if checked < EXPIRE_AFTER_MIN => {
+            let allowed = format!(
+                "a duration from {EXPIRE_AFTER_MIN} on, since no firing is exact to the millisecond, or left out for a \
+                 timer that never expires"
+            );
             Err(Invalid::new(field, expire_after, allowed))
         }
         checked => Ok(checked),

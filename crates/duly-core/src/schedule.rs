@@ -9,6 +9,8 @@ use crate::{
 pub const TAGS_MAX: usize = 16;
 /// Longest tag, in bytes.
 pub const TAG_BYTES_MAX: usize = 64;
+/// Shortest time from the due time to the expiry of a timer.
+pub const EXPIRE_AFTER_MIN: Millis = Millis::from_secs(1);
 /// Longest `slot_key`, in bytes.
 pub const SLOT_KEY_BYTES_MAX: usize = 256;
 

@@ -99,7 +99,7 @@ fn asked() -> impl Strategy<Value = Schedule> {
     let id = "\\PC{1,20}".prop_map(|id| id.trim().to_owned());
     let id = id.prop_filter_map("no id", |id| TimerId::new(&id).ok());
     let labels = (vec("\\PC{1,9}", 0..4), option::of("\\PC{1,9}"));
-    let rest = (option::of(destination()), option::of(retry()), option::of(1..=u64::MAX));
+    let rest = (option::of(destination()), option::of(retry()), option::of(1_000..=u64::MAX));
     let trace = option::of("0[0-9]-[1-9a-f]{32}-[1-9a-f]{16}-0[01]");
     (id, time(), option::of(payload()), headers(), labels, rest, trace).prop_map(
         |(id, due_at, payload, headers, (tags, slot_key), (destination, retry, after), trace)| {

@@ -196,6 +196,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
         fixed("tags", most(schedule::TAGS_MAX as u64)),
         fixed("bytes of a tag", bytes(schedule::TAG_BYTES_MAX)),
         fixed("bytes of slot_key", bytes(schedule::SLOT_KEY_BYTES_MAX)),
+        fixed("expire_after", format!("from {}", schedule::EXPIRE_AFTER_MIN)),
         fixed("attempts in the history", most(timer::HISTORY_MAX as u64)),
         fixed("bytes of the reason of an attempt", bytes(timer::REASON_BYTES_MAX)),
         fixed("attempts of an imported timer", most(api::moved::ATTEMPTS_MAX.into())),

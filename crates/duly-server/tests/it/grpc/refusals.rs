@@ -101,6 +101,7 @@ async fn a_value_that_is_not_allowed_is_named_with_its_path() {
         ),
         (schedule_of(|s| s.expire_after = Some(lasting(-1_000))), "schedule.expire_after.seconds"),
         (schedule_of(|s| s.expire_after = Some(lasting(0))), "schedule.expire_after"),
+        (schedule_of(|s| s.expire_after = Some(lasting(999))), "schedule.expire_after"),
     ];
     for (request, field) in table {
         let refused = timers.schedule(request).await.unwrap_err();

@@ -307,13 +307,10 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     // The rest.
     row(r#"{"id":"x","delay":0,"expire_after":-5}"#, ("expire_after", "\"-5\"", DURATION));
     row(r#"{"id":"x","delay":0,"expire_after":"x"}"#, ("expire_after", "\"x\"", DURATION));
-    for zero in ["0", "\"0\"", "\"0s\"", "\"0ms\""] {
-        let body = format!(r#"{{"id":"x","delay":0,"expire_after":{zero}}}"#);
-        let seen = if zero.starts_with('"') { zero } else { "\"0\"" };
-        row(
-            &body,
-            ("expire_after", seen, "from 1ms on, or left out for a timer that never expires"),
-        );
+    for short in ["0", "\"0\"", "\"0s\"", "\"0ms\"", "\"1ms\"", "\"999ms\""] {
+        let body = format!(r#"{{"id":"x","delay":0,"expire_after":{short}}}"#);
+        let seen = if short.starts_with('"') { short } else { "\"0\"" };
+        row(&body, ("expire_after", seen, "from 1s on, since no firing is exact"));
     }
     row(
         r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#,
