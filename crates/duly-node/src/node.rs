@@ -155,9 +155,12 @@ impl Handle {
     /// The store's error, if no shard accepted any settlement; the same settlements can be sent again.
     pub async fn settle(
         &self,
-        settlements: Vec<Settlement>,
+        mut settlements: Vec<Settlement>,
         trace_parent: Option<&str>,
     ) -> Result<Vec<Result<SettleOutcome>>> {
+        for settlement in &mut settlements {
+            self.0.options.reasons.apply(settlement, |_| "");
+        }
         let traces = &self.0.options.traces;
         let spans: Vec<_> =
             settlements.iter().map(|it| traces.settle_lease(&it.token, &it.verdict)).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Traces;
+use crate::{ReasonLimit, Traces};
 
 /// Limits and times of a node.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Options {
     pub claim_bytes_max: u64,
     /// Creates the spans of timers.
     pub traces: Traces,
+    /// The namespaces that may keep further reasons of failed attempts.
+    pub reasons: ReasonLimit,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             claim_batch_max: 256,
             claim_bytes_max: 8 * 1024 * 1024,
             traces: Traces::default(),
+            reasons: ReasonLimit::default(),
         }
     }
 }

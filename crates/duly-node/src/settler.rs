@@ -16,7 +16,7 @@ use duly_core::{
     NamespaceName,
     error_code::Retry,
     shard::ShardId,
-    timer::{AttemptOutcome, Wait},
+    timer::{AttemptOutcome, Wait, own_reason},
 };
 use duly_sink::ReceiverHealth;
 use duly_store::{Error, Lane, SettleOutcome, SettleVerdict, Settlement, Token};
@@ -110,7 +110,8 @@ impl Shared {
         if unsettled.fetch_add(1, Ordering::Relaxed) == 0 {
             self.settler_progress[shard].record_iteration(self.clock.boot());
         }
-        let settlement = Settlement { token, namespace: Some(namespace), verdict };
+        let mut settlement = Settlement { token, namespace: Some(namespace), verdict };
+        self.options.reasons.apply(&mut settlement, own_reason);
         if to.send(UnsettledVerdict { settlement, attempt }).is_err() {
             // The runtime is shutting down; the store releases the leases when it opens again.
             unsettled.fetch_sub(1, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use duly_core::{
     access::{NamespacePattern, TenantLimits},
     env::Clock,
 };
+use duly_node::ReasonLimit;
 use duly_store::{Result, Sharded, Store};
 use tokio::{
     sync::Semaphore,
@@ -36,6 +37,16 @@ const AT_ONCE: usize = 8;
 const PAGE: usize = 100;
 /// Namespaces with a label of their own.
 const LABELS_MAX: usize = 100;
+
+/// Returns the limit of the reasons of failed attempts: they are a part of the bytes of a tenant's pending timers.
+pub(crate) fn reason_limit(auth: &Auth) -> ReasonLimit {
+    let auth = auth.clone();
+    ReasonLimit::new(move |namespace, bytes| {
+        let tenants = auth.tenants();
+        let tenant = tenants.of_namespace(namespace.as_str());
+        tenant.is_none_or(|tenant| tenant.admit_reason(bytes as u64))
+    })
+}
 
 /// Counts until it is aborted.
 pub(crate) async fn run(auth: Auth, store: Arc<dyn Store>, clock: Arc<dyn Clock>) {

@@ -161,6 +161,8 @@ async fn start_on(
     let is_https = tls.is_some();
     let auth = options::auth(&config, admin_listen.as_ref())?;
     let (node_options, traces) = options::node_options(&config, &listen)?;
+    let reasons = counting::reason_limit(&auth);
+    let node_options = duly_node::Options { reasons, ..node_options };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let sink_options = options::sink_options(&config, &listen, admin_listen.as_ref())?;
     let addresses = sink_options.addresses.clone();

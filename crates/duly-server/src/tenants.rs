@@ -228,6 +228,17 @@ impl TenantState {
         self.tenant().limits[TenantLimit::MaxPendingBytes].is_some()
     }
 
+    /// Returns `true` if the limit of bytes has room for a reason, which is added then.
+    pub(crate) fn admit_reason(&self, bytes: u64) -> bool {
+        let Some(most) = self.tenant().limits[TenantLimit::MaxPendingBytes] else { return true };
+        let mut counts = self.counts.lock();
+        let has_room = counts.sum().pending_bytes.saturating_add(bytes) <= most;
+        if has_room {
+            counts.since = counts.since.plus(Use { pending_bytes: bytes, ..Use::default() });
+        }
+        has_room
+    }
+
     /// Adds bytes of pending timers that no admission knew.
     pub(crate) fn add_pending_bytes(&self, bytes: u64) {
         let mut counts = self.counts.lock();

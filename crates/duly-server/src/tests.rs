@@ -31,6 +31,7 @@ use tower::{ServiceExt, util::MapRequest};
 use crate::{
     audit::Audit,
     auth::{Auth, Caller},
+    counting,
     http::{App, BackupLimits, Backups, Guard, ImplicitNamespaces, Limits, Parts},
     memory::budget::Budget,
     telemetry::Metrics,
@@ -139,7 +140,8 @@ impl TestServer {
         let claims = Arc::<ClaimCounts>::default();
         let memory = MemoryStore::new(Arc::clone(&clock), 1);
         let store: Arc<dyn Store> = Arc::new(CountingStore(memory, Arc::clone(&claims)));
-        let options = duly_node::Options::default();
+        let reasons = counting::reason_limit(&auth);
+        let options = duly_node::Options { reasons, ..duly_node::Options::default() };
         let node =
             Node::start(Arc::clone(&store), Arc::new(PendingSink), Arc::clone(&clock), options);
         let app = App::new(Parts {

@@ -1,3 +1,5 @@
+mod reasons;
+
 use duly_core::{
     NamespaceName, Payload, TimerId,
     access::{Actions, HostPattern, Role},
