@@ -72,7 +72,7 @@ impl Timestamp {
     /// When the number is likely to count another unit: the error has the milliseconds.
     pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
         let time = Self::from_integer(number).ok().filter(|_| number >= BARE_MS_MIN);
-        time.ok_or_else(|| Invalid::new("", number, allowed_for(number, "")))
+        time.ok_or_else(|| Invalid::new("", number, allowed_for(number, None, false)))
     }
 
     /// Parses the text of a time: RFC 3339 and its relatives; digits below a millisecond round up.
@@ -116,22 +116,30 @@ impl fmt::Display for Timestamp {
 
 /// Returns the allowed times, for the error of a number that is not an integer of JSON.
 pub fn allowed_for_fraction(number: f64) -> String {
-    decimal_hint(&number.to_string()).unwrap_or_else(|| ALLOWED.to_owned())
+    decimal_hint(&number.to_string(), false).unwrap_or_else(|| ALLOWED.to_owned())
 }
 
-/// Returns the allowed times, for the error of a text that is a decimal number; `None` for another text.
-fn decimal_hint(text: &str) -> Option<String> {
+/// Returns the allowed times, for the error of a decimal number, which may be a text; `None` for another text.
+fn decimal_hint(text: &str, has_quotes: bool) -> Option<String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
         return None;
     }
-    Some(whole.parse().map_or_else(|_| ALLOWED.to_owned(), |whole| allowed_for(whole, fraction)))
+    let fraction = text.contains('.').then_some(fraction);
+    let allowed = |whole| allowed_for(whole, fraction, has_quotes);
+    Some(whole.parse().map_or_else(|_| ALLOWED.to_owned(), allowed))
 }
 
 /// Returns the allowed times, with the milliseconds of a number that is likely to count another unit, or that has a
 /// fraction or quotes. They are rounded up.
-fn allowed_for(whole: i128, fraction: &str) -> String {
+fn allowed_for(whole: i128, fraction: Option<&str>, has_quotes: bool) -> String {
+    let without = match (has_quotes, fraction.is_some()) {
+        (true, true) => "without quotes and fraction",
+        (true, false) => "without quotes",
+        (false, _) => "without a fraction",
+    };
+    let fraction = fraction.unwrap_or_default();
     let is_likely = |ms: &i128| *ms >= BARE_MS_MIN && Timestamp::from_integer(*ms).is_ok();
     let up = i128::from(fraction.bytes().any(|digit| digit != b'0'));
     let units = [
@@ -141,7 +149,10 @@ fn allowed_for(whole: i128, fraction: &str) -> String {
         ("nanoseconds", whole.saturating_add(up + 999_999).div_euclid(1_000_000)),
     ];
     match units.into_iter().find(|(_, ms)| is_likely(ms)) {
-        Some(("milliseconds", ms)) => format!("{ALLOWED} (without quotes and fraction: {ms})"),
+        Some(("milliseconds", ms)) => format!("{ALLOWED} ({without}: {ms})"),
+        Some((unit, ms)) if has_quotes => {
+            format!("{ALLOWED} ({unit}? {ms} is in milliseconds, {without})")
+        }
         Some((unit, ms)) => format!("{ALLOWED} ({unit}? {ms} is in milliseconds)"),
         None => ALLOWED.to_owned(),
     }

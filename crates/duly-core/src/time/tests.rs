@@ -61,6 +61,10 @@ fn p12_texts_of_other_systems_are_exactly_one_instant() {
         "Mon Dec 01 2031 10:00:00 GMT+0100 (Central European Standard Time)",
         "Mon Dec 01 2031 10:00:00 GMT+0100 (Mitteleuropäische Normalzeit)",
         "Mon Dec 01 2031 10:00:00 GMT+0100",
+        // Java's Date, Go's UnixDate, Ruby's ctime with an offset.
+        "Mon Dec 01 09:00:00 UTC 2031",
+        "Mon Dec  1 09:00:00 GMT 2031",
+        "Mon Dec 01 10:00:00 +0100 2031",
         // PostgreSQL: timestamptz, in a column and in JSON.
         "2031-12-01 09:00:00+00",
         "2031-12-01 10:00:00+01",
@@ -119,6 +123,26 @@ fn p12_a_text_that_is_not_one_instant_is_refused_with_the_piece() {
         ),
         ("2031-12-01 10:00:00 CET", "\"CET\" names no offset: write Z or +01:00 in its place"),
         ("2031-12-01T09:00:00 AM", "\"AM\" names no offset: write Z or +01:00 in its place"),
+        // Java's Date, Go's UnixDate; Python's ctime.
+        (
+            "Mon Dec 01 10:00:00 CET 2031",
+            "\"CET\" names no offset: write 2031-12-01T10:00:00+01:00, for instance",
+        ),
+        (
+            "Mon Dec  1 09:00:00 2031",
+            "the offset is missing: write 2031-12-01T09:00:00Z or 2031-12-01T09:00:00+01:00",
+        ),
+        (
+            "Mon Dec 01 2031 09:00:00",
+            "the offset is missing: write 2031-12-01T09:00:00Z or 2031-12-01T09:00:00+01:00",
+        ),
+        ("Mon Dec 01 25:00:00 UTC 2031", "there is no such time of day"),
+        ("Mon Dec 01 25:00:00 2031", "there is no such time of day"),
+        // Go's String in a query.
+        (
+            "2031-12-01 10:00:00  0100 CET",
+            "the sign of the offset is missing: write +01:00; in a URL + is %2B",
+        ),
         ("2031-12-01 10:00:00 +0100 UTC", two_offsets),
         ("2031-12-01T10:00:00Z+01:00", two_offsets),
         ("2031-12-01T10:00:00Z +01:00", two_offsets),
@@ -157,8 +181,8 @@ fn p12_impossible_times_are_errors_never_now() {
         "20311201T090000Z",
         "+002031-12-01T09:00:00Z",
         "12/1/2031 9:00:00 AM +00:00",
-        "Mon Dec 01 09:00:00 UTC 2031",
         "Mon, 01 Dec 2031",
+        "Mon Dec 01 UTC 2031",
         "2031-12-01T09:00:00−05:00",
         "1969-12-31T23:59:59.999Z",
         "2200-01-01T00:00:00.001Z",
@@ -220,8 +244,8 @@ fn p12_a_fraction_or_digits_are_refused_with_milliseconds() {
         (1_795_287_316.5, "seconds? 1795287316500 is in milliseconds"),
         (1_795_287_316.123, "seconds? 1795287316123 is in milliseconds"),
         (1_795_287_316.123_456, "seconds? 1795287316124 is in milliseconds"),
-        (1_795_287_316_000.0, "without quotes and fraction: 1795287316000"),
-        (1_795_287_316_000.25, "without quotes and fraction: 1795287316001"),
+        (1_795_287_316_000.0, "without a fraction: 1795287316000"),
+        (1_795_287_316_000.25, "without a fraction: 1795287316001"),
         (1_795_287_316_000_000.5, "microseconds? 1795287316001 is in milliseconds"),
         (0.5, ""),
         (-1.5, ""),
@@ -231,9 +255,13 @@ fn p12_a_fraction_or_digits_are_refused_with_milliseconds() {
         hinted(&allowed_for_fraction(number), hint);
     }
     for (text, hint) in [
-        ("1795287316", "seconds? 1795287316000 is in milliseconds"),
-        ("1795287316.123456", "seconds? 1795287316124 is in milliseconds"),
-        ("1795287316000", "without quotes and fraction: 1795287316000"),
+        ("1795287316", "seconds? 1795287316000 is in milliseconds, without quotes"),
+        (
+            "1795287316.123456",
+            "seconds? 1795287316124 is in milliseconds, without quotes and fraction",
+        ),
+        ("1795287316000", "without quotes: 1795287316000"),
+        ("1795287316000.25", "without quotes and fraction: 1795287316001"),
     ] {
         hinted(&Timestamp::parse(text).unwrap_err().allowed, hint);
     }

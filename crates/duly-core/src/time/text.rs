@@ -9,7 +9,7 @@
 //!
 //! So every text is accepted that these print: Java (`Instant`, `OffsetDateTime`, `ZonedDateTime`), .NET (`o`, `u`), Go
 //! (`String`), Python (`str`, `isoformat`), JavaScript, PostgreSQL (`timestamptz`). [`parse`] also reads the forms of
-//! HTTP and of JavaScript's `toString`, which begin with a weekday.
+//! HTTP, JavaScript's `toString` and Java's `Date`, which begin with a weekday.
 //!
 //! 1. The offset decides. A zone that follows it is not looked up: the rules of zones change, the offset does not. A
 //!    zone that RFC 9557 marks as critical (`!`) is refused.
@@ -67,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, Invalid> {
         };
         Invalid::new("", text, allowed)
     };
-    if let Some(allowed) = decimal_hint(text) {
+    if let Some(allowed) = decimal_hint(text, true) {
         return Err(Invalid::new("", text, allowed));
     }
     let ms = match text.bytes().next() {
@@ -78,25 +78,51 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, Invalid> {
     Timestamp::from_integer(ms.map_err(refuse)?).map_err(|_| refuse(None))
 }
 
-/// Reads `Mon, 01 Dec 2031 09:00:00 GMT`, and `Mon Dec 01 2031 10:00:00 GMT+0100 (Central European Standard Time)`.
+/// Reads the texts that begin with a weekday. The offset is a word of its own, before or behind the year:
+///
+/// ```text
+/// Mon, 01 Dec 2031 09:00:00 GMT                                         HTTP
+/// Mon Dec 01 2031 10:00:00 GMT+0100 (Central European Standard Time)    JavaScript
+/// Mon Dec 01 09:00:00 UTC 2031                                          Java, Go, Ruby
+/// Mon Dec  1 09:00:00 2031                                              C, Python: refused, without an offset
+/// ```
 fn with_weekday(text: &str) -> Result<i128, Fault> {
     let text = match text.split_once(" (") {
         Some((time, name)) if name.ends_with(')') => time,
         _ => text,
     };
-    let words: Vec<_> = text.splitn(7, ' ').collect();
-    let [weekday, one, other, year, time, zone] = words[..] else { return Err(None) };
+    let words: Vec<_> = text.split_whitespace().collect();
+    let [weekday, one, other, rest @ ..] = &words[..] else { return Err(None) };
     let (weekday, day, month) = match weekday.strip_suffix(',') {
         Some(weekday) => (weekday, one, other),
-        None => (weekday, other, one),
+        None => (*weekday, other, one),
     };
     let weekday = WEEKDAYS.iter().find(|(name, _)| *name == weekday).ok_or(None)?;
-    let month = MONTHS.iter().position(|name| *name == month).ok_or(None)? + 1;
+    let month = MONTHS.iter().position(|name| name == month).ok_or(None)? + 1;
+    let (year, time, zone) = match *rest {
+        [time, zone, year] if time.contains(':') => (year, time, zone),
+        [time, year] if time.contains(':') => (year, time, ""),
+        [year, time, zone] => (year, time, zone),
+        [year, time] => (year, time, ""),
+        _ => return Err(None),
+    };
     let date = format!("{year}-{month:02}-{day:0>2}");
     if Reader(&date).date()?.weekday() != weekday.1 {
         return fault(OTHER_WEEKDAY);
     }
-    Reader(&format!("{date}T{time}{zone}")).time()
+    let time = format!("{date}T{time}");
+    let instant = Reader(&format!("{time}{zone}")).time();
+    // The text has another form, and maybe another order, than the cure.
+    let has_name = !zone.is_empty() && zone.bytes().all(|byte| byte.is_ascii_alphabetic());
+    match instant {
+        Err(Some(_)) if zone.is_empty() && Reader(&format!("{time}Z")).time().is_ok() => {
+            fault(format!("the offset is missing: write {time}Z or {time}+01:00"))
+        }
+        Err(Some(_)) if has_name && Reader(&format!("{time}Z")).time().is_ok() => {
+            fault(format!("{} names no offset: write {time}+01:00, for instance", shorten(zone)))
+        }
+        instant => instant,
+    }
 }
 
 fn fault<T>(sentence: impl Into<String>) -> Result<T, Fault> {
@@ -172,7 +198,7 @@ impl<'t> Reader<'t> {
         if is_utc && !self.0.starts_with(['+', '-']) {
             return Ok(0);
         }
-        let has_digit = self.0.starts_with(|c: char| c.is_ascii_digit());
+        let has_digit = self.0.trim_start().starts_with(|c: char| c.is_ascii_digit());
         let has_letter = self.0.starts_with(|c: char| c.is_ascii_alphabetic());
         let sign = if self.take("+") {
             1
