@@ -24,7 +24,7 @@ pub(crate) enum Failure {
         /// Message for people.
         message: String,
     },
-    /// The call succeeded, and left unchanged what it should replace. The notice of the response gives the reason.
+    /// The call succeeded and changed nothing. The notice of the response gives the reason.
     Unchanged,
     /// The store of a server has ended for this reason. It is logged and not printed.
     StoreEnded(String),

@@ -24,10 +24,11 @@ use reqwest::{
     Method, StatusCode, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
+    Outcome,
     failure::Failure,
     output::{Printer, note},
     place::Place,
@@ -280,6 +281,26 @@ impl HttpResponse {
     /// Parses the body.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Failure> {
         serde_json::from_str(&self.text).map_err(|error| unparsed_failure(&self.server, &error))
+    }
+
+    /// Checks that the call changed something.
+    ///
+    /// # Errors
+    /// [`Failure::Unchanged`], if the response says so: by `unchanged`, by `already`, or because nothing was left to
+    /// forget.
+    pub(crate) fn check_change(&self) -> Outcome {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Said {
+            unchanged: Option<IgnoredAny>,
+            already: bool,
+            tombstones: Option<u64>,
+            dead_letters: Option<u64>,
+        }
+        let said: Said = serde_json::from_str(&self.text).unwrap_or_default();
+        let forgot_nothing = (said.tombstones, said.dead_letters) == (Some(0), Some(0));
+        let is_unchanged = said.unchanged.is_some() || said.already || forgot_nothing;
+        if is_unchanged { Err(Failure::Unchanged) } else { Ok(()) }
     }
 
     /// Returns the JSON texts of the items of a list in the body.

@@ -24,6 +24,7 @@ impl Session {
         text: impl FnOnce(T) -> String,
     ) -> Outcome {
         let response = call.send().await?;
-        self.printer.document(&response.text, || Ok(text(response.parse()?)))
+        self.printer.document(&response.text, || Ok(text(response.parse()?)))?;
+        response.check_change()
     }
 }

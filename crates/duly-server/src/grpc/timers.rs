@@ -133,6 +133,7 @@ impl Timers for TimersService {
         let (sent, outcome, reservation) =
             self.apply_single(&admitted, namespace, operation).await?;
         let cancelled = messages::cancelled(&outcome, sent.kind.name())?;
+        admitted.note_cancel(&cancelled);
         Ok(change_response_within(reservation, cancelled).await)
     }
 

@@ -136,6 +136,7 @@ pub(crate) async fn cancel_timer(call: CallOn<TimerTarget>, uri: Uri) -> Handler
     let command = admitted.check_operation(namespace, operation)?;
     let outcome = admitted.apply_checked(command).await?;
     let cancelled = messages::cancelled(&outcome, "")?;
+    admitted.note_cancel(&cancelled);
     let is_final = !cancelled.no_further_attempt;
     let status = if is_final { StatusCode::OK } else { StatusCode::ACCEPTED };
     response::json(status, &cancelled)

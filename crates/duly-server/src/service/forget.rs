@@ -24,7 +24,9 @@ impl Admitted {
             let done = admitted.forget_all(&namespace, &id, &mut removed).await;
             done.map_err(|problem| after_a_part(&removed, problem)).map(|()| removed)
         });
-        task.await.map_err(|_| Problem::fault("the removal of a timer ended early"))?
+        let removed =
+            task.await.map_err(|_| Problem::fault("the removal of a timer ended early"))?;
+        removed.inspect(|removed| self.note_forget(removed))
     }
 
     async fn forget_all(

@@ -1,6 +1,6 @@
 //! The notice of a call that changed nothing: the reason, and how to change the timer nevertheless.
 
-use duly_api::{Unchanged, timer::CallEffect};
+use duly_api::{CancelResponse, ForgetResponse, Unchanged, timer::CallEffect};
 use duly_core::State;
 use duly_store::TimerView;
 
@@ -11,6 +11,21 @@ impl Admitted {
     pub(crate) fn note_unchanged(&self, effect: CallEffect, view: &TimerView) {
         if let CallEffect::Unchanged(reason) = effect {
             self.set_notice(notice(reason, view));
+        }
+    }
+
+    /// Sets the notice of the response if a cancel changed nothing.
+    pub(crate) fn note_cancel(&self, cancelled: &CancelResponse) {
+        if cancelled.already {
+            let order = if cancelled.no_further_attempt { "stopped" } else { "cancelled" };
+            self.set_notice(format!("nothing changed: the timer was {order} before"));
+        }
+    }
+
+    /// Sets the notice of the response if there was nothing to remove.
+    pub(super) fn note_forget(&self, removed: &ForgetResponse) {
+        if *removed == ForgetResponse::default() {
+            self.set_notice("nothing changed: nothing is left of this id".to_owned());
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn forget(timer: TimerArg, session: &Session) -> Outcome {
 
 /// Makes a call whose response is one object with any fields, and prints it.
 pub(crate) async fn show(session: &Session, call: Call<'_>) -> Outcome {
-    show_response(session, call).await.map(drop)
+    show_response(session, call).await?.check_change()
 }
 
 /// Does the same as [`show`], and returns the response.

@@ -7,7 +7,6 @@ use duly_core::{Millis, TimerId};
 use crate::{
     Outcome,
     args::{NamespaceArg, delivery::Retry, timer::TimerArgs, values},
-    failure::Failure,
     http::Hint,
     output::{note, text, when},
     session::Session,
@@ -15,8 +14,7 @@ use crate::{
 
 /// Schedule a timer: deliver this payload at that time, unless cancelled
 ///
-/// With an ID, the same command again returns the existing timer. With --if-exists replace the exit code is 3
-/// then: nothing was replaced.
+/// With an ID, the same command again returns the existing timer, with exit code 3: nothing changed.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("when").args(TimerArgs::WHEN).required(true))]
 pub(crate) struct Args {
@@ -92,6 +90,5 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
         format!("{id}  {what}, due {}{at_once}", when::with_distance(&due_at, now))
     };
     session.printer.document(&response.text, || Ok(result()))?;
-    let is_replace = args.if_exists == Some(IfExists::Replace);
-    if timer.existing && is_replace { Err(Failure::Unchanged) } else { Ok(()) }
+    response.check_change()
 }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 const FAILED: u8 = 1;
 /// Exit code of an invalid command line.
 const USAGE: u8 = 2;
-/// Exit code of a command that found nothing to replace.
+/// Exit code of a call that succeeded and changed nothing.
 const UNCHANGED: u8 = 3;
 /// Exit code of a server whose store has ended: `EX_IOERR` of `sysexits.h`.
 const STORE_ENDED: u8 = 74;

@@ -43,6 +43,14 @@ impl Ran {
         self.stdout
     }
 
+    /// Returns stdout of a command that changed nothing.
+    #[track_caller]
+    pub(crate) fn unchanged(self) -> String {
+        assert_eq!(self.code, Some(3), "{self:?}");
+        assert!(self.stderr.contains("note: nothing changed: "), "{self:?}");
+        self.stdout
+    }
+
     /// Returns the one JSON document of a command that succeeded.
     #[track_caller]
     pub(crate) fn json(self) -> Value {

@@ -10,7 +10,7 @@ fn http(server: &Server, method: &str, path: &str, body: &str) -> String {
 /// Returns the JSON that a command prints, on stdout or stderr.
 fn printed(server: &Server, args: &[&str]) -> String {
     let ran = server.run(&[&["--output", "json"], args].concat());
-    let text = if ran.code == Some(0) { ran.stdout } else { ran.stderr };
+    let text = if ran.code == Some(1) { ran.stderr } else { ran.stdout };
     text.trim_end_matches('\n').to_owned()
 }
 

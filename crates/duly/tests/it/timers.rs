@@ -31,7 +31,7 @@ fn schedule_get_and_list_show_a_timer_to_people_and_programs() {
     let line = server.run(&schedule).ok();
     assert!(line.starts_with(&format!("{id}  scheduled, due ")), "{line}");
     assert!(is_in_half_an_hour(&line), "{line}");
-    let line = server.run(&schedule).ok();
+    let line = server.run(&schedule).unchanged();
     assert!(line.contains("exists already, scheduled"), "{line}");
 
     let shown = server.run(&["get", "orders", id]).ok();
@@ -68,10 +68,10 @@ fn another_timer_with_the_id_is_refused_kept_or_replaced() {
     let with = |what| {
         let mut args = other.to_vec();
         args.extend(["--if-exists", what]);
-        server.run(&args).ok()
+        server.run(&args)
     };
-    assert!(with("keep").contains("exists already"));
-    assert!(with("replace").contains("replaced"));
+    assert!(with("keep").unchanged().contains("exists already"));
+    assert!(with("replace").ok().contains("replaced"));
 }
 
 #[test]
@@ -90,19 +90,45 @@ fn a_cancel_in_flight_can_leave_no_further_attempt() {
 }
 
 #[test]
-fn replace_by_an_equal_timer_ends_with_code_3_and_a_note() {
+fn a_command_that_changes_nothing_ends_with_code_3() {
     let server = Server::start();
-    let equal = ["schedule", "orders", "x", "--in", "1h", "--if-exists"];
-    let with = |mode| server.run(&[&equal[..], &[mode]].concat());
-    assert!(with("replace").ok().contains("scheduled"));
-    let again = with("replace");
-    assert_eq!(again.code, Some(3), "{again:?}");
-    let note = "note: nothing changed: the same request made this timer";
-    assert!(again.stderr.starts_with(note), "{again:?}");
-    assert!(again.stdout.contains("exists already"), "{again:?}");
-    assert!(with("keep").ok().contains("exists already"), "the timer was kept as asked for");
-    assert!(with("restart").ok().contains("replaced"));
-    assert_eq!(server.json(&["get", "orders", "x"])["revision"], 2);
+    let schedule = |mode| ["schedule", "orders", "x", "--in", "1h", "--if-exists", mode];
+    let due = ["schedule", "orders", "due", "--in", "0"];
+    server.run(&schedule("replace")).ok();
+    server.run(&due).ok();
+    let [fire, cancel, forget] =
+        ["fire", "cancel", "forget"].map(|command| [command, "orders", "x"]);
+    let (same, kept) = ("the same request made this timer", r#"if_exists is "keep""#);
+    let rows: [(&[&str], Result<&str, &str>); 14] = [
+        (&schedule("replace"), Err(same)),
+        (&schedule("fail"), Err(same)),
+        (&schedule("keep"), Err(kept)),
+        (&["schedule", "orders", "x", "--in", "2h", "--if-exists", "keep"], Err(kept)),
+        (&schedule("restart"), Ok("replaced")),
+        (&["cancel", "orders", "due"], Ok("cancelled")),
+        (&["cancel", "orders", "due"], Err("the timer was cancelled before")),
+        (&due, Ok("scheduled")),
+        (&["fire", "orders", "due"], Err("the timer is due already")),
+        (&fire, Ok("due")),
+        (&fire, Err("the timer is due already")),
+        (&cancel, Ok("cancelled")),
+        (&forget, Ok("tombstones")),
+        (&forget, Err("nothing is left of this id")),
+    ];
+    for (arguments, expected) in rows {
+        let run = server.run(arguments);
+        match expected {
+            Ok(shown) => assert!(run.stdout.contains(shown) && run.code == Some(0), "{run:?}"),
+            Err(reason) => {
+                let is_noted = run.stderr.starts_with("note: nothing changed: ");
+                assert!(is_noted && run.stderr.contains(reason), "{arguments:?}: {run:?}");
+                assert_eq!(run.code, Some(3), "{arguments:?}: {run:?}");
+            }
+        }
+    }
+    assert_eq!(server.json(&["get", "orders", "due"])["revision"], 1);
+    // A conflict is refused.
+    server.run(&["schedule", "orders", "due", "--in", "3h"]).refused(1);
 }
 
 #[test]
@@ -168,8 +194,8 @@ fn cancel_is_definite() {
         server.run(&["cancel", "n", "x", "--if-revision", "9"]).refused(1).contains("revision")
     );
     assert_eq!(server.run(&["cancel", "n", "x"]).ok(), "x  cancelled\n");
-    let again = server.json(&["cancel", "n", "x"]);
-    assert_eq!((&again["outcome"], &again["already"]), (&"cancelled".into(), &true.into()));
+    let again = server.run(&["cancel", "n", "x", "--output", "json"]).unchanged();
+    assert!(again.contains(r#""outcome":"cancelled""#) && again.contains(r#""already":true"#));
     let message = server.run(&["cancel", "n", "y"]).refused(1);
     for part in ["\"y\"", "not_found", "retention", "`duly list NAMESPACE`"] {
         assert!(message.contains(part), "{part}: {message}");
