@@ -11,6 +11,8 @@ pub const SEEN_CHARS_MAX: usize = 64;
 
 /// Beginning of `allowed` for a name that is not known.
 const LEFT_OUT: &str = "left out; ";
+/// Begins the name of a field that was meant in place of an unknown one.
+const MEANT: &str = "did you mean ";
 
 /// A value that was refused: the field, the value that was given, and the allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +70,7 @@ impl Invalid {
     ) -> Self {
         let known: Vec<_> = known.into_iter().collect();
         let cure = match meant {
-            Some(meant) => format!("did you mean {meant}?"),
+            Some(meant) => format!("{MEANT}{meant}?"),
             None if known.is_empty() => format!("no {kind} is known here"),
             None => format!("known here: {}", known.join(", ")),
         };
@@ -79,6 +81,10 @@ impl Invalid {
     /// Returns the same error with `outer` in front of its field: `retry` + `max_attempts`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
+        if self.unknown.is_some() && !outer.is_empty() {
+            // The name that was meant is a path from the same place.
+            self.allowed = self.allowed.replacen(MEANT, &format!("{MEANT}{outer}."), 1);
+        }
         self.field = match (outer.is_empty(), self.field.is_empty()) {
             (true, _) => self.field,
             (false, true) => outer.to_owned(),

@@ -170,7 +170,8 @@ impl Cli {
         printer.is_quiet = quiet;
         if !quiet && output == Format::Table && !matches!(self.command, Command::Serve(_)) {
             for Unread { name, meant } in environment::unread(false) {
-                note(&format!("the variable {name} is not read: did you mean {meant}?"));
+                let cure = meant.map(|meant| format!(": did you mean {meant}?"));
+                note(&format!("the variable {name} is not read{}", cure.unwrap_or_default()));
             }
         }
         let place = OnceCell::new();

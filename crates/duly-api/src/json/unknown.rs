@@ -81,7 +81,10 @@ pub(super) fn field(field: String, name: &str, known: &str) -> Invalid {
         .or_else(|| path(&snake, &known))
         .or_else(|| similar(&snake))
         .or_else(|| without_unit.and_then(|name| path(name, &known).or_else(|| similar(name))));
-    Invalid::unknown("field", field, name, meant, known)
+    // The suggestion is a path from the same place as the field.
+    let object = field.strip_suffix(name).unwrap_or_default();
+    let meant = meant.map(|meant| format!("{object}{meant}"));
+    Invalid::unknown("field", field, name, meant.as_deref(), known)
 }
 
 /// Returns the path, from an object with the known fields, of the field that has this name elsewhere.
@@ -156,8 +159,12 @@ mod tests {
             ("concurrency", settings, "limits.lane.max_in_flight"),
             ("wieght", settings, "weight"),
         ] {
-            let invalid = field(name.to_owned(), name, known);
-            assert_eq!(invalid.to_string(), format!("unknown field {name}: did you mean {meant}?"));
+            for object in ["", "destination.", "operations[0].schedule."] {
+                let path = format!("{object}{name}");
+                let message = field(path.clone(), name, known).to_string();
+                let expected = format!("unknown field {path}: did you mean {object}{meant}?");
+                assert_eq!(message, expected);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ fn an_unknown_name_is_said_with_the_meant_or_the_known_ones() {
         Invalid::unknown("field", "dealy", "dealy", meant, known).within("operations[0]")
     };
     for (invalid, cure) in [
-        (unknown(Some("delay"), &["delay"]), "did you mean delay?"),
+        (unknown(Some("delay"), &["delay"]), "did you mean operations[0].delay?"),
         (unknown(None, &["a", "b"]), "known here: a, b"),
         (unknown(None, &[]), "no field is known here"),
     ] {

@@ -72,7 +72,7 @@ async fn no_filter_is_never_all() {
         (r#"{"filter":{"tag":""}}"#, "filter.tag", "not empty"),
         (r#"{"filter":{"id_prefix":""}}"#, "filter.id_prefix", "not empty"),
         (r#"{"filter":{"id_prefix":"x"},"all":true}"#, "all", "left out"),
-        (r#"{"filter":{"id-prefix":"x"}}"#, "filter.id-prefix", "did you mean id_prefix"),
+        (r#"{"filter":{"id-prefix":"x"}}"#, "filter.id-prefix", "did you mean filter.id_prefix"),
         (r#"{"filter":{"state":"in_flight"}}"#, "filter.state", "scheduled, due, retrying"),
         (
             r#"{"filter":{"due_from":1800000000000,"due_to":1800000000000}}"#,

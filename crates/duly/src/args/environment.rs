@@ -1,7 +1,7 @@
 //! Variables of the environment that look as if they were meant for Duly and are read by no command.
 //!
 //! A variable with `__` in its name is checked by the configuration of a server. Variables that Kubernetes sets for a
-//! service named `duly` are like no known name, and are passed over.
+//! service whose name begins with `duly` are passed over.
 
 use std::env;
 
@@ -23,10 +23,13 @@ const KNOWN: [&str; 10] = [
     "DULY_WEBHOOK_SECRET",
     "DULY_WEBHOOK_SECRETS",
 ];
+/// The variable of the log level of other programs.
+const RUST_LOG: &str = "RUST_LOG";
 /// The variable of the log level.
 const LOG_LEVEL: &str = "DULY_LOG__LEVEL";
 /// Names that are no typing errors, and the known names.
-const HABITS: [(&str, &str); 6] = [
+const HABITS: [(&str, &str); 7] = [
+    (RUST_LOG, LOG_LEVEL),
     ("DULY_LOG", LOG_LEVEL),
     ("DULY_LOG_LEVEL", LOG_LEVEL),
     ("DULY_URL", "DULY_SERVER"),
@@ -35,36 +38,45 @@ const HABITS: [(&str, &str); 6] = [
     ("DULY_TOKEN", "DULY_API_KEY"),
 ];
 
+/// The path of the binary, for scripts.
+const BINARY: &str = "DULY_BIN";
+
 /// A variable that is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unread {
     /// Its name.
     pub(crate) name: String,
     /// The known name that it is like.
-    pub(crate) meant: String,
+    pub(crate) meant: Option<String>,
 }
 
-/// Returns the variables of this process that are like known ones. `serves`: the command starts a server.
+/// Returns the variables of this process that are not read. `serves`: the command starts a server.
 pub(crate) fn unread(serves: bool) -> Vec<Unread> {
     let set = env::vars_os().filter(|(_, value)| !value.is_empty());
     let mut names: Vec<_> = set.filter_map(|(name, _)| name.into_string().ok()).collect();
     names.sort_unstable();
     let unread = names.into_iter();
-    unread.filter_map(|name| Some(Unread { meant: meant(&name, serves)?, name })).collect()
+    let unread = unread.filter(|name| !is_read(name, serves));
+    unread.map(|name| Unread { meant: meant(&name), name }).collect()
 }
 
-/// Returns the known name that a variable is like; none if it is known itself, or like none.
-fn meant(name: &str, serves: bool) -> Option<String> {
-    if serves && name == "RUST_LOG" {
-        return Some(LOG_LEVEL.to_owned());
+/// Returns `true` for a variable that a command reads, or that is not meant for Duly.
+fn is_read(name: &str, serves: bool) -> bool {
+    if name == RUST_LOG {
+        return !serves;
     }
-    let own = name.strip_prefix(PREFIX).filter(|own| !own.contains("__"))?;
-    if KNOWN.contains(&name) {
-        return None;
-    }
+    let is_foreign = !name.starts_with(PREFIX) || name.contains("__") || name == BINARY;
+    let is_of_kubernetes =
+        name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") || name.contains("_PORT_");
+    KNOWN.contains(&name) || is_foreign || is_of_kubernetes
+}
+
+/// Returns the known name that a variable is like.
+fn meant(name: &str) -> Option<String> {
     if let Some((_, meant)) = HABITS.iter().find(|(habit, _)| *habit == name) {
         return Some((*meant).to_owned());
     }
+    let own = name.strip_prefix(PREFIX)?;
     let known = KNOWN.iter().filter_map(|known| known.strip_prefix(PREFIX));
     let key = KEYS.iter().find(|key| key.field == own.to_lowercase());
     let similar = most_similar(own, known).map(|similar| format!("{PREFIX}{similar}"));
@@ -76,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_variables_that_are_like_known_ones_are_named() {
+    fn a_variable_that_is_not_read_is_named_with_the_one_meant() {
         for (name, serves, expected) in [
             ("DULY_SERVR", false, Some("DULY_SERVER")),
             ("DULY_SERVERS", true, Some("DULY_SERVER")),
@@ -100,10 +112,14 @@ mod tests {
             ("DULY_BIN", true, None),
             ("HOME", true, None),
         ] {
-            assert_eq!(meant(name, serves).as_deref(), expected, "{name}");
+            let found = (!is_read(name, serves)).then(|| meant(name));
+            assert_eq!(found.flatten().as_deref(), expected, "{name}");
+        }
+        for name in ["DULY_FOO", "DULY_NAMESPACE", "DULY_", "DULY_SERVER_URL_OF_ORDERS"] {
+            assert!(!is_read(name, false) && meant(name).is_none(), "{name}");
         }
         for name in KNOWN {
-            assert_eq!(meant(name, true), None, "{name}");
+            assert!(is_read(name, true), "{name}");
         }
     }
 }

@@ -67,6 +67,7 @@ pub(crate) fn run(args: Args, printer: Printer) -> Outcome {
     let mut config = config::load_with_files(&source).map_err(Failure::new)?;
     logging::init(&config.log.level.0, config.log.format);
     for Unread { name, meant } in environment::unread(true) {
+        let meant = meant.unwrap_or_default();
         tracing::warn!(variable = name, meant, "a variable of the environment is not read");
     }
     open_files::raise_limit();
