@@ -352,3 +352,31 @@ async fn calls_that_changed_nothing_displace_no_changes() {
         assert!((3..12).contains(&lines.len()), "{what}: {lines:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_changed_nothing_fill_half_of_the_queue() {
+    let full = FullFile::open();
+    let server = server(AuditOptions { is_required: false, ..full.required() }).await;
+    let audit = &server.app.audit;
+    let record = |outcome: &str, status: u16| -> AuditRecord {
+        serde_json::from_value(serde_json::json!({
+            "time": "2026-11-29T00:00:00Z", "key": "k", "protocol": "http",
+            "operation": "put_namespace", "outcome": outcome, "status": status,
+        }))
+        .unwrap()
+    };
+    let (refused, change) = (record("refused", 400), record("ok", 200));
+    let queue = audit.0.file.as_ref().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // The thread takes a batch, which it cannot write.
+    while audit.fault().is_none() || queue.capacity() >= LINES_MAX / 2 {
+        assert!(Instant::now() < deadline, "{}", queue.capacity());
+        audit.write(&refused, true, None);
+    }
+    let left = queue.capacity();
+    for _ in 0..100 {
+        audit.write(&refused, true, None);
+        audit.write(&change, true, None);
+    }
+    assert_eq!(queue.capacity(), left - 100, "only changes");
+}
