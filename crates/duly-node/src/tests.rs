@@ -20,6 +20,7 @@ mod lanes;
 mod manual_waker;
 mod nodes;
 mod pull;
+mod reasons;
 mod settings;
 mod shards;
 mod stream_leases;

@@ -32,7 +32,7 @@ async fn waiting(world: &World, max: usize) -> tokio::task::JoinHandle<Leased> {
     task
 }
 
-async fn try_lease(world: &World, max: usize) -> Leased {
+pub(super) async fn try_lease(world: &World, max: usize) -> Leased {
     let request = request(world, max, Duration::ZERO);
     world.handle.lease(request).await.unwrap()
 }
