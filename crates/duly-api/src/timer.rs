@@ -347,6 +347,7 @@ impl Timer {
         self.delivery_id = Some(delivery_id.to_string());
         self.created_at = Some(details.created_at.into());
         self.updated_at = Some(details.updated_at.into());
+        self.uncounted_attempts = details.uncounted;
         self.fired_at = details.fired_at.map(Time::from);
         self.history = details.history.iter().map(Attempt::from).collect();
     }

@@ -62,6 +62,8 @@ pub struct Details {
     pub request_hash: RequestHash,
     /// The start of the first attempt.
     pub fired_at: Option<Timestamp>,
+    /// Number of attempts that did not count for the retry policy.
+    pub uncounted: u32,
     /// Its last attempts.
     pub history: Vec<Attempt>,
     /// The token that was settled last.
@@ -86,6 +88,7 @@ impl Tombstone {
                 occurrence: timer.occurrence,
                 request_hash: timer.request_hash,
                 fired_at: timer.fired_at,
+                uncounted: timer.budget_from,
                 history: timer.history.clone(),
                 settled: timer.last_settled,
             })),

@@ -173,6 +173,9 @@ fn p4_a_stopped_timer_is_cancelled_unless_its_attempt_succeeds() {
             let token = verdict.ending().map(|verdict| SettledToken { nonce: 5, verdict });
             let token = token.filter(|token| token.verdict != Verdict::Release);
             assert_eq!(tombstone.settled(), token, "{verdict:?}");
+            let uncounted = u32::from(matches!(verdict, SettleVerdict::Snooze { .. }));
+            let details = tombstone.details.as_ref().unwrap();
+            assert_eq!(details.uncounted, uncounted, "{verdict:?}");
         }
         assert_eq!((left(effect).as_str(), settled), (expected, outcome), "{verdict:?}");
     }

@@ -160,8 +160,8 @@ fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effe
     while let Some((tag, _)) = r.field()? {
         match tag {
             tombstone::DETAILS => has_details = true,
-            tombstone::FIRED_AT..=tombstone::SETTLED if has_details => {}
-            tombstone::FIRED_AT..=tombstone::SETTLED => {
+            tombstone::FIRED_AT..=tombstone::UNCOUNTED if has_details => {}
+            tombstone::FIRED_AT..=tombstone::UNCOUNTED => {
                 return Err(DecodeError::Impossible(
                     "a tombstone's field before its details".into(),
                 ));

@@ -191,8 +191,9 @@ fn tombstone() -> impl Strategy<Value = Tombstone> {
         option::of(time()),
         history(),
         option::of(settled()),
+        any::<u32>(),
     );
-    let details = details.prop_map(|(numbers, fired_at, history, settled)| {
+    let details = details.prop_map(|(numbers, fired_at, history, settled, uncounted)| {
         let (created_at, updated_at, revision, incarnation, occurrence, hash) = numbers;
         Box::new(Details {
             created_at,
@@ -202,6 +203,7 @@ fn tombstone() -> impl Strategy<Value = Tombstone> {
             occurrence,
             request_hash: RequestHash(hash),
             fired_at,
+            uncounted,
             history,
             settled,
         })

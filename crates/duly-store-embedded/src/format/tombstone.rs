@@ -21,7 +21,8 @@ use super::{
 pub(crate) const DETAILS: u8 = 1;
 pub(crate) const FIRED_AT: u8 = 2;
 const HISTORY: u8 = 3;
-pub(crate) const SETTLED: u8 = 4;
+const SETTLED: u8 = 4;
+pub(crate) const UNCOUNTED: u8 = 5;
 
 const MAYBE_DELIVERED: u8 = 1;
 
@@ -49,6 +50,9 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
             w.field(HISTORY, |w| timer::encode_history(w, &details.history));
         }
         w.optional(SETTLED, details.settled, timer::encode_settled);
+        if details.uncounted > 0 {
+            w.field(UNCOUNTED, |w| w.u32(details.uncounted));
+        }
     }
     w.end();
 }
@@ -71,6 +75,7 @@ pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> 
                     occurrence: field.u32()?,
                     request_hash: RequestHash(field.u128()?),
                     fired_at: None,
+                    uncounted: 0,
                     history: Vec::new(),
                     settled: None,
                 }));
@@ -83,6 +88,7 @@ pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> 
                 details.as_mut().ok_or_else(known)?.settled =
                     Some(timer::decode_settled(&mut field)?);
             }
+            UNCOUNTED => details.as_mut().ok_or_else(known)?.uncounted = field.u32()?,
             other => return Err(timer::unknown_tag(other)),
         }
     }

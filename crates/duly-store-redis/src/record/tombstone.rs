@@ -44,6 +44,7 @@ fn core_bytes(tombstone: &Tombstone) -> Vec<u8> {
         revision: details.revision,
         occurrence: details.occurrence,
         attempts: tombstone.attempts,
+        budget_from: details.uncounted,
         fired_at: details.fired_at,
         maybe_delivered: tombstone.maybe_delivered,
         history: details.history.clone(),

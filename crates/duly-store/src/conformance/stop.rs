@@ -3,6 +3,7 @@
 use duly_core::{
     RetryPolicy, Settings, State,
     timer::{AttemptOutcome, Wait},
+    view::Body,
 };
 
 use super::{
@@ -45,6 +46,7 @@ pub(super) async fn p4_a_stopped_attempt_that_fails_ends_cancelled(
         ("unknown", failed(Wait::Policy, AttemptOutcome::TimedOut), 1, true),
         ("dead", dead(), 1, false),
         ("release", SettleVerdict::Release, 0, false),
+        ("snooze", SettleVerdict::Snooze { after: secs(1) }, 1, false),
     ] {
         let firing = stopped_in_flight(&scene, text).await;
         assert_eq!(
@@ -53,15 +55,19 @@ pub(super) async fn p4_a_stopped_attempt_that_fails_ends_cancelled(
             "{text}"
         );
         // A release is remembered only while the timer lives.
+        let is_snooze = matches!(verdict, SettleVerdict::Snooze { .. });
         let again = match verdict {
-            SettleVerdict::Release => SettleOutcome::LeaseLost,
+            SettleVerdict::Release | SettleVerdict::Snooze { .. } => SettleOutcome::LeaseLost,
             _ => SettleOutcome::AlreadySettled,
         };
         assert_eq!(scene.settle(&firing, verdict).await, again, "{text}");
         check_cancelled(&scene, text, attempts, maybe_delivered).await;
+        let Body::Tombstone(tombstone) = scene.view(text).await.body else { panic!("{text}") };
+        let uncounted = tombstone.details.map(|details| details.uncounted);
+        assert_eq!(uncounted, Some(u32::from(is_snooze)), "{text}");
     }
     let stats = scene.stats().await;
-    assert_eq!((stats.totals.cancelled, stats.totals.dead, stats.pending()), (4, 0, 0));
+    assert_eq!((stats.totals.cancelled, stats.totals.dead, stats.pending()), (5, 0, 0));
     CaseResult::Whole
 }
 
