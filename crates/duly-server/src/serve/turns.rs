@@ -1,42 +1,72 @@
 //! Turns of strangers: connections that have not shown a valid key are polled a few at a time (P10).
 //!
 //! A stranger decides how much there is to parse. Many of them at once would each wait in the run queue of the threads
-//! before a caller with a key, whose calls need a moment. So half of the threads serve strangers, in the order
-//! in which these have something to do, and the run queue holds as many of them. A caller waits for a turn until its
-//! first call has shown its key.
+//! before a caller with a key, whose calls need a moment.
+//!
+//! 1. Half of the threads serve strangers, and the run queue holds as many of them. A turn ends with the poll.
+//! 2. A connection is a stranger until its first call has shown its key. So those that had the fewest turns come first,
+//!    and of these the one that waits longest: a caller with a key needs few, and a flood many.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker},
 };
 
-use tokio::sync::Semaphore;
-use tokio_util::sync::PollSemaphore;
+use parking_lot::Mutex;
 
 use crate::connection::ConnectionSignals;
 
 /// The turns of all strangers; cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Turns(Arc<Semaphore>);
+pub(super) struct Turns(Arc<Mutex<Queue>>);
+
+#[derive(Debug)]
+struct Queue {
+    free: usize,
+    next: u64,
+    waiting: BTreeMap<Place, Waker>,
+    /// Connections that were woken for a turn, and have not begun it.
+    granted: usize,
+}
+
+/// The place of a connection in the queue: its turns so far, and the number of its wait.
+type Place = (u32, u64);
 
 impl Turns {
     /// Creates the turns for this number of threads.
     pub(super) fn new(threads: usize) -> Self {
-        Self(Arc::new(Semaphore::new((threads / 2).max(1))))
+        let free = (threads / 2).max(1);
+        Self(Arc::new(Mutex::new(Queue { free, next: 0, waiting: BTreeMap::new(), granted: 0 })))
     }
 
     /// Returns the turns of one connection.
     pub(super) fn of(&self, signals: ConnectionSignals) -> ConnectionTurns {
-        ConnectionTurns { turns: PollSemaphore::new(Arc::clone(&self.0)), signals }
+        ConnectionTurns { queue: Arc::clone(&self.0), signals, taken: 0, place: None }
+    }
+}
+
+impl Queue {
+    /// Wakes a connection for each free turn.
+    fn grant(&mut self) {
+        while self.granted < self.free
+            && let Some((_, waker)) = self.waiting.pop_first()
+        {
+            self.granted += 1;
+            waker.wake();
+        }
     }
 }
 
 /// The turns of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionTurns {
-    turns: PollSemaphore,
+    queue: Arc<Mutex<Queue>>,
     signals: ConnectionSignals,
+    taken: u32,
+    /// Its place while it waits, or is granted a turn.
+    place: Option<Place>,
 }
 
 impl ConnectionTurns {
@@ -46,11 +76,63 @@ impl ConnectionTurns {
         context: &mut Context<'_>,
         connection: Pin<&mut F>,
     ) -> Poll<F::Output> {
-        let _turn = match self.signals.is_known() {
-            true => None,
-            false => ready!(self.turns.poll_acquire(context)),
-        };
+        if self.signals.is_known() {
+            self.leave();
+            return connection.poll(context);
+        }
+        let Some(_turn) = self.take(context) else { return Poll::Pending };
         connection.poll(context)
+    }
+
+    /// Leaves the queue; a granted turn goes to the next.
+    fn leave(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let mut queue = self.queue.lock();
+        if queue.waiting.remove(&place).is_none() {
+            queue.granted -= 1;
+            queue.grant();
+        }
+    }
+
+    /// Takes a turn, or waits for one.
+    fn take(&mut self, context: &Context<'_>) -> Option<Turn> {
+        let mut queue = self.queue.lock();
+        let is_granted = self.place.is_some_and(|it| !queue.waiting.contains_key(&it));
+        if is_granted {
+            queue.granted -= 1;
+        }
+        if !is_granted && queue.free <= queue.granted {
+            let place = *self.place.get_or_insert_with(|| {
+                queue.next += 1;
+                (self.taken, queue.next)
+            });
+            queue.waiting.insert(place, context.waker().clone());
+            return None;
+        }
+        if let Some(place) = self.place.take() {
+            queue.waiting.remove(&place);
+        }
+        queue.free -= 1;
+        drop(queue);
+        self.taken = self.taken.saturating_add(1);
+        Some(Turn(Arc::clone(&self.queue)))
+    }
+}
+
+impl Drop for ConnectionTurns {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A turn, until it is dropped.
+struct Turn(Arc<Mutex<Queue>>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut queue = self.0.lock();
+        queue.free += 1;
+        queue.grant();
     }
 }
 
@@ -58,6 +140,7 @@ impl ConnectionTurns {
 mod tests {
     use std::{
         future::poll_fn,
+        pin::pin,
         sync::atomic::{AtomicUsize, Ordering},
         thread,
         time::Duration,
@@ -95,7 +178,8 @@ mod tests {
     #[tokio::test]
     async fn p10_a_connection_with_a_key_needs_no_turn() {
         let turns = Turns::new(1);
-        let _taken = turns.0.acquire().await.unwrap();
+        let mut other = turns.of(ConnectionSignals::default());
+        let _taken = poll_fn(|context| Poll::Ready(other.take(context))).await.expect("free");
         let signals = ConnectionSignals::default();
         let mut of_connection = turns.of(signals.clone());
         let mut connection = Box::pin(std::future::ready(()));
@@ -106,5 +190,43 @@ mod tests {
         let polled =
             poll_fn(|context| Poll::Ready(of_connection.poll(context, connection.as_mut())));
         assert!(polled.await.is_ready());
+    }
+
+    #[tokio::test]
+    async fn p10_connections_that_had_few_turns_come_first() {
+        let turns = Turns::new(1);
+        let take = async |stranger: &mut ConnectionTurns| {
+            poll_fn(|context| Poll::Ready(stranger.take(context))).await
+        };
+        let mut other = turns.of(ConnectionSignals::default());
+        let mut turn = take(&mut other).await;
+        let mut strangers = Vec::new();
+        for taken in [7, 3, 0, 3, 1, 2, 0] {
+            let signals = ConnectionSignals::default();
+            let mut stranger = turns.of(signals.clone());
+            stranger.taken = taken;
+            assert!(take(&mut stranger).await.is_none());
+            strangers.push((stranger, signals));
+        }
+        // One ends while it waits, and one shows its key.
+        strangers.remove(5);
+        let (mut known, signals) = strangers.pop().unwrap();
+        signals.note_known();
+        let mut connection = pin!(std::future::ready(()));
+        poll_fn(|context| known.poll(context, connection.as_mut())).await;
+        for expected in [2, 4, 1, 3, 0] {
+            drop(turn);
+            let is_granted = |(stranger, _): &(ConnectionTurns, _)| {
+                stranger.place.is_some_and(|it| !turns.0.lock().waiting.contains_key(&it))
+            };
+            assert_eq!(strangers.iter().position(is_granted), Some(expected));
+            assert!(take(&mut other).await.is_none(), "the granted turn is kept");
+            other.leave();
+            turn = take(&mut strangers[expected].0).await;
+            assert!(turn.is_some());
+        }
+        drop((turn, strangers));
+        let queue = turns.0.lock();
+        assert_eq!((queue.free, queue.granted, queue.waiting.len()), (1, 0, 0));
     }
 }
