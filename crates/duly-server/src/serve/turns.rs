@@ -4,8 +4,8 @@
 //! before a caller with a key, whose calls need a moment.
 //!
 //! 1. Half of the threads serve strangers, and the run queue holds as many of them. A turn ends with the poll.
-//! 2. A connection is a stranger until its first call has shown its key. So those that had the fewest turns come first,
-//!    and of these the one that waits longest: a caller with a key needs few, and a flood many.
+//! 2. A connection is a stranger until its first call has shown its key. It waits in a queue; for each turn that it had,
+//!    [`PENALTY`] that come later go first: a caller with a key needs few turns, and a flood many. None waits for ever.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +17,9 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::connection::ConnectionSignals;
+
+/// Later waits that go first, for each turn that a connection had.
+const PENALTY: u64 = 64;
 
 /// The turns of all strangers; cheap to clone.
 #[derive(Debug, Clone)]
@@ -31,8 +34,8 @@ struct Queue {
     granted: usize,
 }
 
-/// The place of a connection in the queue: its turns so far, and the number of its wait.
-type Place = (u32, u64);
+/// The place of a connection in the queue: the number of its wait and its penalty, and that number again.
+type Place = (u64, u64);
 
 impl Turns {
     /// Creates the turns for this number of threads.
@@ -64,7 +67,7 @@ impl Queue {
 pub(super) struct ConnectionTurns {
     queue: Arc<Mutex<Queue>>,
     signals: ConnectionSignals,
-    taken: u32,
+    taken: u64,
     /// Its place while it waits, or is granted a turn.
     place: Option<Place>,
 }
@@ -104,7 +107,7 @@ impl ConnectionTurns {
         if !is_granted && queue.free <= queue.granted {
             let place = *self.place.get_or_insert_with(|| {
                 queue.next += 1;
-                (self.taken, queue.next)
+                (queue.next + PENALTY.saturating_mul(self.taken), queue.next)
             });
             queue.waiting.insert(place, context.waker().clone());
             return None;
@@ -228,5 +231,29 @@ mod tests {
         drop((turn, strangers));
         let queue = turns.0.lock();
         assert_eq!((queue.free, queue.granted, queue.waiting.len()), (1, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn p10_a_connection_waits_behind_few_that_come_later() {
+        let turns = Turns::new(1);
+        let take = async |stranger: &mut ConnectionTurns| {
+            poll_fn(|context| Poll::Ready(stranger.take(context))).await
+        };
+        let mut other = turns.of(ConnectionSignals::default());
+        let mut turn = take(&mut other).await;
+        let mut waiting = turns.of(ConnectionSignals::default());
+        waiting.taken = 1;
+        assert!(take(&mut waiting).await.is_none());
+        for _ in 0..=PENALTY {
+            let mut later = turns.of(ConnectionSignals::default());
+            assert!(take(&mut later).await.is_none());
+            drop(turn);
+            turn = take(&mut later).await;
+            if turn.is_none() {
+                assert!(take(&mut waiting).await.is_some(), "it was granted");
+                return;
+            }
+        }
+        panic!("it waits behind all that come later");
     }
 }

@@ -232,17 +232,26 @@ impl Guarded {
             began.elapsed() >= if is_whole { FLOOD } else { FLOOD_MAX }
         };
         let slow = thread::scope(|scope| {
+            // Also when a check of the watch fails: the threads would flood for ever.
+            let _stop = Stop(&stops);
             for _ in 0..THREADS {
                 scope.spawn(|| hold(&target, bytes, connect, &stops, &opened));
             }
-            let slow = self.watch(flood, is_over);
-            stops.store(true, Ordering::Relaxed);
-            slow
+            self.watch(flood, is_over)
         });
         let opened = opened.into_inner();
         eprintln!("{flood}: {opened} connections opened");
         assert!(opened >= CONNECTIONS, "{flood}: {opened} connections are no flood");
         slow
+    }
+}
+
+/// Stops a flood when it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
