@@ -51,6 +51,11 @@ impl Ran {
         self.stdout
     }
 
+    /// Returns `true` if the command was carried out, also if it changed nothing: it was repeated.
+    pub(crate) fn is_accepted(&self) -> bool {
+        matches!(self.code, Some(0 | 3))
+    }
+
     /// Returns the one JSON document of a command that succeeded.
     #[track_caller]
     pub(crate) fn json(self) -> Value {

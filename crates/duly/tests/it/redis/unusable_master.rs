@@ -166,7 +166,7 @@ fn nodes_serve_beside_one(fault: Fault, place: usize, replicas_each: u32) {
         signal(&cluster.masters[place], Signal::CONT);
         let (place, ids) = ("ns0", ["a", "b", "c", "d", "e", "f", "g", "h"]);
         let all_are_accepted = || {
-            ids.iter().all(|id| started.run(&["schedule", place, id, "--in", "1h"]).code == Some(0))
+            ids.iter().all(|id| started.run(&["schedule", place, id, "--in", "1h"]).is_accepted())
         };
         let deadline = Instant::now() + DEADLINE;
         while !all_are_accepted() {
