@@ -10,6 +10,7 @@
 //! - [`names`]: no file or folder with a meaningless name;
 //! - [`marks`]: no work left for later, no test switched off;
 //! - [`client_tls`]: TLS connections to servers have a bound on certificates;
+//! - [`programs`]: tests of the binary start programs without the variables of the test command;
 //! - [`docs`]: every module states its purpose;
 //! - [`sizes`]: no file that is too long;
 //! - [`links`]: no broken link between pages;
@@ -30,6 +31,7 @@ mod manifests;
 mod marks;
 mod modules;
 mod names;
+mod programs;
 mod promises;
 mod sizes;
 #[cfg(test)]
@@ -119,6 +121,7 @@ fn complaints(tree: &Tree) -> Result<Vec<Complaint>> {
     for source in &tree.sources {
         found.extend(names::check(source));
         found.extend(client_tls::check(source));
+        found.extend(programs::check(source));
         found.extend(marks::check(source));
         found.extend(docs::check(source));
     }

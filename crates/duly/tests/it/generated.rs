@@ -1,8 +1,8 @@
 //! `duly completions` and `man`: the generated output covers every command, and a shell accepts it.
 
-use std::{collections::BTreeSet, fs, process::Command};
+use std::{collections::BTreeSet, fs};
 
-use crate::harness::{Server, run, text};
+use crate::harness::{Server, program, run, text};
 
 /// Returns the subcommands in the help of a command.
 fn commands(path: &[&str]) -> Vec<String> {
@@ -80,7 +80,7 @@ fn offered(words: &[&str], server: &str) -> Vec<String> {
     let script = directory.path().join("completions.bash");
     std::fs::write(&script, run(&["completions", "bash"]).ok()).expect("written");
     let line: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
-    let program = format!(
+    let typed = format!(
         "source '{}'\nCOMP_TYPE=9\nCOMP_WORDS=({})\nCOMP_CWORD={}\n_clap_complete_duly duly {}\n\
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         text(&script),
@@ -90,8 +90,8 @@ fn offered(words: &[&str], server: &str) -> Vec<String> {
     );
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_duly"));
     let path = std::env::var("PATH").expect("a path");
-    let output = Command::new("bash")
-        .args(["--norc", "-c", &program])
+    let output = program("bash")
+        .args(["--norc", "-c", &typed])
         .env("PATH", format!("{}:{path}", text(binary.parent().expect("a directory"))))
         .env("DULY_SERVER", server)
         .output()

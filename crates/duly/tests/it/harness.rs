@@ -1,6 +1,7 @@
 //! Child processes of the `duly` binary: commands that end, and servers that must be stopped.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -85,21 +86,21 @@ pub(crate) const WITHOUT_RESERVE: [(&str, &str); 2] =
 /// Returns the binary, without settings of the machine that runs the tests. As a server it keeps no
 /// disk space in reserve.
 pub(crate) fn duly() -> Command {
-    let mut command = independent(BINARY);
+    let mut command = program(BINARY);
     command.envs(WITHOUT_RESERVE);
     command
 }
 
 /// Returns the binary under a umask that takes no rights away.
 pub(crate) fn duly_without_umask() -> Command {
-    let mut command = independent("sh");
+    let mut command = program("sh");
     command.args(["-c", r#"umask 000 && exec "$0" "$@""#, BINARY]).envs(WITHOUT_RESERVE);
     command
 }
 
 /// Returns a command that starts a node of the deployment at this URL.
 pub(crate) fn node(url: &str) -> Command {
-    let mut command = independent(BINARY);
+    let mut command = program(BINARY);
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
     // A loaded machine must not make a server silent.
     command.env("DULY_STORE__SILENCE_TIMEOUT", "10s");
@@ -108,13 +109,15 @@ pub(crate) fn node(url: &str) -> Command {
 
 /// Returns a shell that runs this script, with the environment of [`duly`]. `$0` is the binary.
 pub(crate) fn shell(script: &str) -> Command {
-    let mut shell = independent("sh");
+    let mut shell = program("sh");
     shell.args(["-c", script, BINARY]).envs(WITHOUT_RESERVE);
     shell
 }
 
-fn independent(program: &str) -> Command {
-    let mut command = Command::new(program);
+/// Returns a program without the environment of the tests, but with their `PATH`. All programs that tests start come from
+/// here: a variable of a developer or of the test command must not reach a `duly` that one of them starts.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -124,7 +127,7 @@ fn independent(program: &str) -> Command {
 
 /// Runs a command that calls no server.
 pub(crate) fn run(args: &[&str]) -> Ran {
-    independent(BINARY).args(args).output().expect("duly starts").into()
+    program(BINARY).args(args).output().expect("duly starts").into()
 }
 
 /// A child whose stdout is read line by line; killed at the end.

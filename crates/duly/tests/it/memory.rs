@@ -16,7 +16,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -27,7 +27,7 @@ use std::{
 use duly_redis_testkit::server::free_port;
 use tempfile::TempDir;
 
-use crate::harness::WITHOUT_RESERVE;
+use crate::harness::{WITHOUT_RESERVE, program};
 
 const MIB: usize = 1024 * 1024;
 /// Memory of the control group.
@@ -123,7 +123,7 @@ impl Limited {
             group.path.display(),
             directory.path().display(),
         );
-        let child = Command::new("sh")
+        let child = program("sh")
             .args(["-c", &script])
             .env("DULY_LOG__LEVEL", "error")
             .envs(WITHOUT_RESERVE)

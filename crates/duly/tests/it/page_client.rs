@@ -1,8 +1,11 @@
 //! The Ruby client that is written from the HTTP reference alone, against a real server.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
-use crate::{harness::Server, tools};
+use crate::{
+    harness::{Server, program},
+    tools,
+};
 
 #[test]
 fn a_client_written_from_the_reference_works() {
@@ -12,7 +15,7 @@ fn a_client_written_from_the_reference_works() {
     let server = Server::start();
     let tour =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/client/tour.rb");
-    let output = Command::new("ruby").arg("-w").arg(tour).arg(&server.url).output();
+    let output = program("ruby").arg("-w").arg(tour).arg(&server.url).output();
     let output = output.expect("ruby starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");

@@ -1,6 +1,8 @@
 //! Programs of the machine that some tests need.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
+
+use crate::harness::program;
 
 /// Returns `true` if all of these programs are present. Missing ones are printed to stderr, so that the
 /// test does not seem to have passed. A missing program is a failure if `DULY_TEST_TOOLS` names it:
@@ -20,6 +22,6 @@ fn is_there(tool: &str) -> bool {
     if tool == "tzdata" {
         return Path::new("/usr/share/zoneinfo/Europe/Berlin").exists();
     }
-    let found = Command::new(tool).arg("--version").output();
+    let found = program(tool).arg("--version").output();
     found.is_ok_and(|output| output.status.success())
 }

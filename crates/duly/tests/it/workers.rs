@@ -1,11 +1,11 @@
 //! The workers of the guide against real servers.
 
-use std::{net::TcpListener, os::unix::process::CommandExt as _, path::PathBuf, process::Command};
+use std::{net::TcpListener, os::unix::process::CommandExt as _, path::PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{
-    harness::{Process, Server, text},
+    harness::{Process, Server, program, text},
     tools,
 };
 
@@ -15,7 +15,7 @@ fn workers() -> PathBuf {
 
 /// Starts the Python worker, with its database in this directory.
 fn python(server: &Server) -> Process {
-    let mut command = Command::new("python3");
+    let mut command = program("python3");
     let database = server.data().with_file_name("worker.db");
     command.arg(workers().join("worker.py")).args(["shop", &server.url, text(&database)]);
     let mut worker = Process::of(command);
@@ -74,7 +74,7 @@ fn the_worker_in_python_says_once_what_is_wrong_with_its_calls() {
     let deaf = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", deaf.local_addr().expect("bound"));
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let mut command = Command::new("python3");
+    let mut command = program("python3");
     command.arg(workers().join("worker.py")).args(["shop", &url]);
     command.arg(directory.path().join("worker.db"));
     let mut worker = Process::of(command);
@@ -110,7 +110,7 @@ fn killed_python_worker_loses_and_repeats_no_work() {
     let database = text(&server.data().with_file_name("worker.db")).to_owned();
     let remember = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); \
                     d.execute('INSERT INTO deliveries VALUES (?)', (sys.argv[2],)); d.commit()";
-    let mut command = Command::new("python3");
+    let mut command = program("python3");
     command.args(["-c", remember, &database, delivery]);
     assert!(command.status().expect("python3 starts").success());
     let mut worker = python(&server);
@@ -125,7 +125,7 @@ fn the_worker_in_the_shell_settles_by_the_exit_code() {
     }
     let server = Server::start();
     server.run(&["namespace", "put", "shop", "--retry-delays", "1h"]).ok();
-    let mut command = Command::new("sh");
+    let mut command = program("sh");
     command
         .arg(workers().join("worker.sh"))
         .args(["shop", "sh", "-c"])

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::process::CommandExt as _,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
 };
@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal};
 
 use super::terminals::Place;
-use crate::harness::{DEADLINE, WITHOUT_RESERVE};
+use crate::harness::{DEADLINE, WITHOUT_RESERVE, program};
 
 /// Printed when a command has ended.
 const END: &str = "~~ the command has ended ~~";
@@ -28,12 +28,14 @@ impl<'a> Shell<'a> {
     /// Starts a shell.
     pub(super) fn start(place: &'a Place) -> Self {
         let path = std::env::var("PATH").expect("there is a path");
-        let mut child = Command::new("bash")
+        let mut child = program("bash")
             .args(["--noprofile", "--norc"])
             .current_dir(place.path())
             .env("PATH", format!("{}:{path}", Place::programs().display()))
             .env("DULY_SERVER", format!("http://{}", place.server()))
             .env("DULY_SERVER__LISTEN", place.server())
+            // At a terminal Python prints each line at once.
+            .env("PYTHONUNBUFFERED", "1")
             .envs(WITHOUT_RESERVE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,11 +1,11 @@
 //! Passwords and TLS: a secret is never shown, and a certificate is checked.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use duly_redis_testkit::server::{Server, free_port};
 use rustix::process::Signal;
 
-use crate::harness::{Process, Ran, duly, node, text};
+use crate::harness::{Process, Ran, duly, node, program, text};
 
 const PASSWORD: &str = "top/s@cret:%";
 const ENCODED: &str = "top%2Fs%40cret%3A%25";
@@ -25,7 +25,7 @@ fn all_it_says(env: &[(&str, &str)], url: &str) -> String {
     while !opening.last().is_some_and(|line| line.contains("duly schedule")) {
         opening.push(node.line());
     }
-    let cluster = Command::new("curl").args(["-s", &format!("{server}/v1/cluster")]).output();
+    let cluster = program("curl").args(["-s", &format!("{server}/v1/cluster")]).output();
     let cluster = cluster.map_or_else(|_| Vec::new(), |output| output.stdout);
     node.signal(Signal::TERM);
     let (status, stderr) = node.ended();

@@ -15,7 +15,7 @@ use duly_redis_testkit::{
 use rustix::process::Signal;
 
 use super::fault::{SILENCE, signal};
-use crate::harness::{self as node, DEADLINE, Process, duly, file_of, run, text};
+use crate::harness::{self as node, DEADLINE, Process, duly, file_of, program, run, text};
 
 /// Longest time from a signal to the end of a waiting node.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ fn node_waits_for_a_missing_store_with_a_reason() {
     let node = Waiting::start(&server.url(), &[]);
     let reason = format!("cannot reach Redis at 127.0.0.1:{}", server.port());
     node.says(&[&reason, "start it, or correct --store"]);
-    let mut curl = std::process::Command::new("curl");
+    let mut curl = program("curl");
     let alive = curl.args(["-s", &format!("{}/healthz", node.url)]).output().expect("curl runs");
     assert!(String::from_utf8_lossy(&alive.stdout).contains("alive"), "{alive:?}");
     let refused = run(&["--server", &node.url, "schedule", "n", "t", "--in", "1h"]).refused(1);
