@@ -32,7 +32,7 @@ pub(crate) use self::tls::{NamedFile, ReloadTrigger, ReloadTriggers, Tls, TlsOpt
 use self::{
     timeout_stream::{ConnectionTimeouts, TimeoutStream},
     tls::SecureStream,
-    turns::Turns,
+    turns::{ConnectionTurns, Turns},
 };
 use crate::{
     auth::{Peer, network_of},
@@ -182,11 +182,12 @@ async fn accept(
         let limited = address.filter(|_| !is_proxy).map(network_of);
         match slots.take(limited, &progress) {
             Some(slot) => {
+                let turns = turns.of(slot.signals().clone(), limited);
                 connect(
                     (stream, tls.clone()),
                     (slot, progress, timeouts),
                     (strangers.clone(), is_proxy),
-                    (&builder, &ending, &turns),
+                    (&builder, &ending, turns),
                     switch.clone(),
                     stopped_connections.clone(),
                 );
@@ -244,12 +245,15 @@ fn connect(
     (stream, tls): (Stream, Option<Tls>),
     (slot, progress, timeouts): (Slot, WriteProgress, ConnectionTimeouts),
     (strangers, is_proxy): (Budget, bool),
-    (builder, ending, turns): (&Arc<auto::Builder<TokioExecutor>>, &Arc<Semaphore>, &Turns),
+    (builder, ending, mut turns): (
+        &Arc<auto::Builder<TokioExecutor>>,
+        &Arc<Semaphore>,
+        ConnectionTurns,
+    ),
     switch: RouterSwitch,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (builder, ending) = (Arc::clone(builder), Arc::clone(ending));
-    let mut turns = turns.of(slot.signals().clone());
     let address = listen::peer_of(&stream);
     tokio::spawn(async move {
         let signals = slot.signals().clone();

@@ -4,11 +4,13 @@
 //! before a caller with a key, whose calls need a moment.
 //!
 //! 1. Half of the threads serve strangers, and the run queue holds as many of them. A turn ends with the poll.
-//! 2. A connection is a stranger until its first call has shown its key. It waits in a queue; for each turn that it had,
-//!    [`PENALTY`] that come later go first: a caller with a key needs few turns, and a flood many. None waits for ever.
+//! 2. A connection is a stranger until its first call has shown its key. It waits in a queue. Those that come later go first
+//!    if they had fewer turns, or if fewer connections of their network wait: a caller with a key needs few of both, and a
+//!    flood many. None waits for ever.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -18,8 +20,10 @@ use parking_lot::Mutex;
 
 use crate::connection::ConnectionSignals;
 
-/// Later waits that go first, for each turn that a connection had.
-const PENALTY: u64 = 64;
+/// Later waits that go first, for each connection of the network that waits.
+const SHARE: u64 = 8;
+/// Turns of a connection up to which each doubles the number of later waits that go first.
+const DOUBLINGS_MAX: u64 = 12;
 
 /// The turns of all strangers; cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,7 +33,9 @@ pub(super) struct Turns(Arc<Mutex<Queue>>);
 struct Queue {
     free: usize,
     next: u64,
-    waiting: BTreeMap<Place, Waker>,
+    waiting: BTreeMap<Place, (Waker, Option<IpAddr>)>,
+    /// The number of waiting connections of each network that has one.
+    networks: HashMap<IpAddr, u64>,
     /// Connections that were woken for a turn, and have not begun it.
     granted: usize,
 }
@@ -41,12 +47,18 @@ impl Turns {
     /// Creates the turns for this number of threads.
     pub(super) fn new(threads: usize) -> Self {
         let free = (threads / 2).max(1);
-        Self(Arc::new(Mutex::new(Queue { free, next: 0, waiting: BTreeMap::new(), granted: 0 })))
+        let (waiting, networks) = (BTreeMap::new(), HashMap::new());
+        let queue = Queue { free, next: 0, waiting, networks, granted: 0 };
+        Self(Arc::new(Mutex::new(queue)))
     }
 
-    /// Returns the turns of one connection.
-    pub(super) fn of(&self, signals: ConnectionSignals) -> ConnectionTurns {
-        ConnectionTurns { queue: Arc::clone(&self.0), signals, taken: 0, place: None }
+    /// Returns the turns of one connection. Without a network, as behind a proxy, those of others do not count.
+    pub(super) fn of(
+        &self,
+        signals: ConnectionSignals,
+        network: Option<IpAddr>,
+    ) -> ConnectionTurns {
+        ConnectionTurns { queue: Arc::clone(&self.0), signals, network, taken: 0, place: None }
     }
 }
 
@@ -54,10 +66,34 @@ impl Queue {
     /// Wakes a connection for each free turn.
     fn grant(&mut self) {
         while self.granted < self.free
-            && let Some((_, waker)) = self.waiting.pop_first()
+            && let Some((_, (waker, network))) = self.waiting.pop_first()
         {
             self.granted += 1;
+            self.forget(network);
             waker.wake();
+        }
+    }
+
+    /// Returns a place for a connection of this network that had so many turns.
+    fn place(&mut self, network: Option<IpAddr>, taken: u64) -> Place {
+        self.next += 1;
+        let mut penalty = (1 << taken.min(DOUBLINGS_MAX)) - 1;
+        if let Some(network) = network {
+            let waiting = self.networks.entry(network).or_default();
+            penalty += SHARE * *waiting;
+            *waiting += 1;
+        }
+        (self.next + penalty, self.next)
+    }
+
+    /// Notes that a connection of this network waits no longer.
+    fn forget(&mut self, network: Option<IpAddr>) {
+        let Some(network) = network else { return };
+        if let Entry::Occupied(mut entry) = self.networks.entry(network) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
         }
     }
 }
@@ -67,6 +103,7 @@ impl Queue {
 pub(super) struct ConnectionTurns {
     queue: Arc<Mutex<Queue>>,
     signals: ConnectionSignals,
+    network: Option<IpAddr>,
     taken: u64,
     /// Its place while it waits, or is granted a turn.
     place: Option<Place>,
@@ -91,7 +128,9 @@ impl ConnectionTurns {
     fn leave(&mut self) {
         let Some(place) = self.place.take() else { return };
         let mut queue = self.queue.lock();
-        if queue.waiting.remove(&place).is_none() {
+        if queue.waiting.remove(&place).is_some() {
+            queue.forget(self.network);
+        } else {
             queue.granted -= 1;
             queue.grant();
         }
@@ -105,15 +144,15 @@ impl ConnectionTurns {
             queue.granted -= 1;
         }
         if !is_granted && queue.free <= queue.granted {
-            let place = *self.place.get_or_insert_with(|| {
-                queue.next += 1;
-                (queue.next + PENALTY.saturating_mul(self.taken), queue.next)
-            });
-            queue.waiting.insert(place, context.waker().clone());
+            let (network, taken) = (self.network, self.taken);
+            let place = *self.place.get_or_insert_with(|| queue.place(network, taken));
+            queue.waiting.insert(place, (context.waker().clone(), network));
             return None;
         }
-        if let Some(place) = self.place.take() {
-            queue.waiting.remove(&place);
+        if let Some(place) = self.place.take()
+            && queue.waiting.remove(&place).is_some()
+        {
+            queue.forget(self.network);
         }
         queue.free -= 1;
         drop(queue);
@@ -157,7 +196,7 @@ mod tests {
         let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let strangers: Vec<_> = (0..64)
             .map(|_| {
-                let mut turns = turns.of(ConnectionSignals::default());
+                let mut turns = turns.of(ConnectionSignals::default(), None);
                 let (at_once, most) = (Arc::clone(&at_once), Arc::clone(&most));
                 let mut left = 5;
                 let connection = poll_fn(move |context| {
@@ -181,10 +220,10 @@ mod tests {
     #[tokio::test]
     async fn p10_a_connection_with_a_key_needs_no_turn() {
         let turns = Turns::new(1);
-        let mut other = turns.of(ConnectionSignals::default());
+        let mut other = turns.of(ConnectionSignals::default(), None);
         let _taken = poll_fn(|context| Poll::Ready(other.take(context))).await.expect("free");
         let signals = ConnectionSignals::default();
-        let mut of_connection = turns.of(signals.clone());
+        let mut of_connection = turns.of(signals.clone(), None);
         let mut connection = Box::pin(std::future::ready(()));
         let polled =
             poll_fn(|context| Poll::Ready(of_connection.poll(context, connection.as_mut())));
@@ -201,12 +240,12 @@ mod tests {
         let take = async |stranger: &mut ConnectionTurns| {
             poll_fn(|context| Poll::Ready(stranger.take(context))).await
         };
-        let mut other = turns.of(ConnectionSignals::default());
+        let mut other = turns.of(ConnectionSignals::default(), None);
         let mut turn = take(&mut other).await;
         let mut strangers = Vec::new();
         for taken in [7, 3, 0, 3, 1, 2, 0] {
             let signals = ConnectionSignals::default();
-            let mut stranger = turns.of(signals.clone());
+            let mut stranger = turns.of(signals.clone(), None);
             stranger.taken = taken;
             assert!(take(&mut stranger).await.is_none());
             strangers.push((stranger, signals));
@@ -234,18 +273,49 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn p10_connections_of_one_network_wait_behind_others() {
+        let turns = Turns::new(1);
+        let take = async |stranger: &mut ConnectionTurns| {
+            poll_fn(|context| Poll::Ready(stranger.take(context))).await
+        };
+        let network = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let mut other = turns.of(ConnectionSignals::default(), None);
+        let turn = take(&mut other).await;
+        let mut strangers = Vec::new();
+        for last in [1, 1, 1, 2, 1, 3, 1, 2] {
+            let mut stranger = turns.of(ConnectionSignals::default(), network(last));
+            assert!(take(&mut stranger).await.is_none());
+            strangers.push(stranger);
+        }
+        // One ends while it waits.
+        strangers.remove(0);
+        drop(turn);
+        let mut order = Vec::new();
+        while let Some(place) = strangers.iter().position(|stranger| {
+            stranger.place.is_some_and(|it| !turns.0.lock().waiting.contains_key(&it))
+        }) {
+            let mut stranger = strangers.remove(place);
+            order.push(stranger.network.unwrap());
+            drop(take(&mut stranger).await.expect("it was granted"));
+        }
+        assert_eq!(order, [2, 3, 1, 2, 1, 1, 1].map(|last| network(last).unwrap()));
+        let queue = turns.0.lock();
+        assert_eq!((queue.networks.len(), queue.waiting.len(), queue.free), (0, 0, 1));
+    }
+
+    #[tokio::test]
     async fn p10_a_connection_waits_behind_few_that_come_later() {
         let turns = Turns::new(1);
         let take = async |stranger: &mut ConnectionTurns| {
             poll_fn(|context| Poll::Ready(stranger.take(context))).await
         };
-        let mut other = turns.of(ConnectionSignals::default());
+        let mut other = turns.of(ConnectionSignals::default(), None);
         let mut turn = take(&mut other).await;
-        let mut waiting = turns.of(ConnectionSignals::default());
-        waiting.taken = 1;
+        let mut waiting = turns.of(ConnectionSignals::default(), None);
+        waiting.taken = 1_000;
         assert!(take(&mut waiting).await.is_none());
-        for _ in 0..=PENALTY {
-            let mut later = turns.of(ConnectionSignals::default());
+        for _ in 0..1 << DOUBLINGS_MAX {
+            let mut later = turns.of(ConnectionSignals::default(), None);
             assert!(take(&mut later).await.is_none());
             drop(turn);
             turn = take(&mut later).await;
