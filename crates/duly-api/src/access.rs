@@ -44,16 +44,20 @@ pub struct CreateKeyRequest {
 #[serde(default, deny_unknown_fields, expecting = "a JSON object")]
 pub struct PatchKeyRequest {
     /// A name for people, 1 to 100 bytes.
+    #[schema(nullable = false)]
     pub name: Option<String>,
     /// Actions or roles.
+    #[schema(nullable = false)]
     pub actions: Option<Vec<String>>,
     /// Patterns of namespaces.
+    #[schema(nullable = false)]
     pub namespaces: Option<Vec<String>>,
     /// Networks from which it may be used; none for all.
     pub networks: Option<Vec<String>>,
     /// The time from which on it permits nothing.
     pub expires_at: Option<Time>,
     /// `true`: it permits nothing.
+    #[schema(nullable = false)]
     pub disabled: Option<bool>,
 }
 

@@ -145,7 +145,7 @@ pub struct Reschedule {
     pub reset: Vec<i32>,
     /// The revision that the timer must have; checked before its state.
     #[prost(uint32, optional, tag = "11")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, nullable = false)]
     #[serde(default, deserialize_with = "ranged::<1, { u32::MAX as u64 }, _, _>")]
     pub if_revision: Option<u32>,
 }

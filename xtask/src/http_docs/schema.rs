@@ -205,9 +205,8 @@ fn fields(schema: &Value, schemas: &Schemas<'_>) -> String {
     let mut rows = String::new();
     for (name, field) in object(&schema["properties"]) {
         let need = if required.contains(&name.as_str()) { "yes" } else { "" };
-        let null = if field["x-nullable"] == true { " or null" } else { "" };
         rows.push_str(&format!(
-            "| `{name}` | {}{null} | {need} | {} | {} |\n",
+            "| `{name}` | {} | {need} | {} | {} |\n",
             type_of(field, schemas),
             limits(field, schemas),
             cell(&meaning(field)),

@@ -6,8 +6,8 @@
 //! Generators of clients do not know all of JSON Schema. The document has only forms that they take:
 //!
 //! 1. A rule about several fields is a sentence of the description.
-//! 2. `null` is no value, except in the change of a `PATCH`, where it resets a field. Where the field has
-//!    a schema of its own, `x-nullable` says it.
+//! 2. `null` is no value, except in the change of a `PATCH`, where it resets a field. It is one of the types of
+//!    the field, or beside its schema in `anyOf`.
 //! 3. The values of each enumeration have names that begin with that of the enumeration.
 //! 4. A response has one media type. `x-lines` names that of the stream that it can be instead.
 
@@ -239,7 +239,7 @@ fn rules(name: &str) -> impl Iterator<Item = String> {
         .map(|(words, (_, fields))| format!("{words} of `{}` is given.", fields.join("`, `")))
 }
 
-/// Removes `null` from a schema. In a change it stays in a list of types.
+/// Removes `null` from a schema. In a change it stays, in a list of types or in `anyOf`.
 fn without_null(object: &mut Value, is_change: bool) {
     if object["default"].is_null() {
         object.as_object_mut().map(|it| it.remove("default"));
@@ -251,13 +251,14 @@ fn without_null(object: &mut Value, is_change: bool) {
     if let Some(parts) = object["oneOf"].as_array() {
         let parts: Vec<_> = parts.iter().filter(|part| part["type"] != "null").cloned().collect();
         if let [part] = &parts[..] {
-            let description = object.get("description").cloned();
-            *object = part.clone();
+            let description = [&*object, part].map(|it| it["description"].clone());
+            let description = description.into_iter().find(|it| !it.is_null());
+            *object = match is_change {
+                true => json!({ "anyOf": [part, { "type": "null" }] }),
+                false => part.clone(),
+            };
             if let Some(description) = description {
                 object["description"] = description;
-            }
-            if is_change {
-                object["x-nullable"] = json!(true);
             }
         }
     }

@@ -2,8 +2,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
-use duly_core::{Millis, env::Clock};
+use axum::{Router, body::Body, middleware};
+use duly_core::{
+    Millis,
+    access::{KeyId, PresentedKey},
+    env::Clock,
+};
 use duly_node::Node;
 use duly_server::{
     Audit, Auth,
@@ -13,7 +17,7 @@ use duly_server::{
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{Store, conformance::ManualClock, memory::MemoryStore};
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -79,7 +83,25 @@ impl Bench {
 
     /// Creates a server that makes these backups.
     pub(crate) fn backing_up(backups: Backups) -> Self {
-        Self::made(ImplicitNamespaces::Create, 32 * 1024 * 1024, |store| store, backups)
+        Self::made(ImplicitNamespaces::Create, 32 * 1024 * 1024, |store| store, backups, None)
+    }
+
+    /// Creates a server that requires keys. Each call presents the key of an administrator.
+    pub(crate) async fn with_admin() -> Self {
+        let root = PresentedKey::new(KeyId::generate([1; 10]), [1; 32]);
+        let (implicit, none) = (ImplicitNamespaces::Create, Self::no_backups());
+        let bench = Self::made(implicit, 32 * 1024 * 1024, |store| store, none, Some(&root));
+        let admin = r#"{"name":"admin","actions":["admin"],"namespaces":["*"]}"#;
+        let mut create = request("POST", "/v1/keys", admin);
+        let bearer = |secret: &str| format!("Bearer {secret}").parse::<HeaderValue>().unwrap();
+        create.headers_mut().insert(AUTHORIZATION, bearer(&root.reveal()));
+        let admin = bench.send(create).await.expect(201);
+        let value = bearer(admin["secret"].as_str().unwrap());
+        let present = middleware::map_request(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+            std::future::ready(request)
+        });
+        Self { router: bench.router.layer(present), ..bench }
     }
 
     /// Creates a server on a store that `wrap` makes of the reference store.
@@ -88,10 +110,13 @@ impl Bench {
         body_bytes_max: usize,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
     ) -> Self {
+        Self::made(implicit_namespaces, body_bytes_max, wrap, Self::no_backups(), None)
+    }
+
+    fn no_backups() -> Backups {
         let limits = BackupLimits { count_max: 0, interval: Duration::ZERO };
         let make = Arc::new(|_: &Path| panic!("there is no directory for backups"));
-        let none = Backups::new(None, limits, Some(make));
-        Self::made(implicit_namespaces, body_bytes_max, wrap, none)
+        Backups::new(None, limits, Some(make))
     }
 
     fn made(
@@ -99,6 +124,7 @@ impl Bench {
         body_bytes_max: usize,
         wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
         backups: Backups,
+        root: Option<&PresentedKey>,
     ) -> Self {
         let clock = ManualClock::default();
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
@@ -121,7 +147,7 @@ impl Bench {
                 allowed_origins: vec!["https://console.example".into()],
                 trusted_proxies: Vec::new(),
             },
-            auth: Auth::new(false, None, false),
+            auth: Auth::new(root.is_some(), root, false),
             audit: Audit::off(),
             addresses: AddressPolicy {
                 allow: vec!["10.7.0.0/16".parse().unwrap()],

@@ -1,6 +1,7 @@
 //! The OpenAPI document equals the committed one, and is complete.
 
 mod generators;
+mod nulls;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
