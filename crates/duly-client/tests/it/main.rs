@@ -14,3 +14,4 @@ mod proxy;
 mod repeats;
 mod script;
 mod server;
+mod table;
