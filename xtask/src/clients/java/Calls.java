@@ -20,7 +20,7 @@ public class Calls {
 
     private static Timer schedule(TimersApi timers, String id, String delay) throws Exception {
         ScheduleRequest body = new ScheduleRequest().id(id).delay(new DurationOrZero(delay));
-        return timers.scheduleTimer(NAMESPACE, body);
+        return timers.scheduleTimer(NAMESPACE, body, null);
     }
 
     public static void main(String[] args) throws Exception {
@@ -33,7 +33,7 @@ public class Calls {
         check(made.getState() == State.STATE_SCHEDULED, made);
         Timer found = timers.getTimer(NAMESPACE, "later");
         check(found.getDueAt().equals(made.getDueAt()), found);
-        Cancelled cancelled = timers.cancelTimer(NAMESPACE, "later", null);
+        Cancelled cancelled = timers.cancelTimer(NAMESPACE, "later", null, null);
         check(cancelled.getOutcome().equals("cancelled"), cancelled);
         schedule(timers, "now", "0s");
         LeaseRequest lease = new LeaseRequest().wait(new DurationOrZero("20s"));

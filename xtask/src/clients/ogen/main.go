@@ -55,7 +55,7 @@ func main() {
 	found := must[*api.Timer](client.GetTimer(ctx, one))
 	check(found.DueAt == made.DueAt, found)
 	cancel := api.CancelTimerParams{Namespace: namespace, ID: "later"}
-	cancelled := must[*api.Cancelled](client.CancelTimer(ctx, cancel))
+	cancelled := must[*api.CancelTimerOK](client.CancelTimer(ctx, cancel))
 	check(cancelled.Outcome == "cancelled", cancelled)
 	schedule(ctx, client, "now", "0s")
 	lease := api.LeaseRequest{Wait: wait("20s")}
