@@ -1,7 +1,7 @@
 //! The one table of operations: names, paths, rights, kinds, time limits, and repetitions.
 //!
-//! Each route of HTTP and each method of gRPC has a row; tests compare the table with the routers and the
-//! descriptors. Rights, time limits, names in the audit log, `Allow`, and the `x-duly-…` fields of the OpenAPI
+//! Each route of HTTP and each method of gRPC has a row: both fronts refuse a call that has none, and tests compare the
+//! table with the routers and the descriptors. Rights, time limits, names in the audit log, `Allow`, and the `x-duly-…` fields of the OpenAPI
 //! document are read from it.
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};

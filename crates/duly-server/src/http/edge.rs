@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use duly_core::Code;
-use http::{HeaderValue, Method, StatusCode, Uri, header::ALLOW};
+use http::{HeaderValue, Method, Uri, header::ALLOW};
 use tokio::time::Instant;
 
 use super::{Problem, idempotency_key, openapi::takes_query, target::Query, unread};
@@ -19,7 +19,7 @@ use crate::{
     connection::Connection,
     cors::Cors,
     memory::budget::{self, Budget, IsCounted},
-    operations::{self, CallKind, Operation, PREFLIGHT, UNKNOWN_PATH},
+    operations::{self, CallKind, Operation, PREFLIGHT, UNKNOWN_PATH, WRONG_METHOD},
     service::{Admitted, App},
     telemetry::UNMATCHED,
 };
@@ -47,10 +47,15 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
             drop(request);
             counted(&app, &budget, cors.preflight(route), kind).await
         }
+        // A handler that has no row never runs.
+        Ok(_) if *operation == WRONG_METHOD => {
+            drop(request);
+            counted(&app, &budget, method_not_allowed(route, &method), kind).await
+        }
         Ok(admitted) => {
             idempotency_key::notice(&admitted, request.headers());
             let limit = operation.time_limit.within(app.limits.request_timeout);
-            let response = guarded(limit, route, admitted, request, next).await;
+            let response = guarded(limit, admitted, request, next).await;
             counted(&app, &budget, response, kind).await
         }
         // The short response to a refused call is part of the stream or connection that it is written to.
@@ -95,22 +100,15 @@ async fn counted(app: &App, budget: &Budget, response: Response, kind: CallKind)
 /// Runs the handler of an admitted call within its time limit.
 async fn guarded(
     limit: Option<Duration>,
-    route: &str,
     admitted: Admitted,
     request: Request,
     next: Next,
 ) -> Response {
-    let method = request.method().clone();
     let limit = limit.unwrap_or(Duration::MAX);
-    match admission::run(admitted, limit, None, request, next).await {
-        Ok(response) if response.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            method_not_allowed(route, &method)
-        }
-        response => response.into_response(),
-    }
+    admission::run(admitted, limit, None, request, next).await.into_response()
 }
 
-/// Returns the problem of a wrong method: the framework responds 405 without a body.
+/// Returns the problem of a wrong method.
 fn method_not_allowed(route: &str, method: &Method) -> Response {
     let allowed = operations::methods_of(route).unwrap_or_default();
     let detail = format!("this path supports {allowed}; got {method}");
@@ -138,7 +136,7 @@ mod tests {
     use std::future::{Ready, pending};
 
     use axum::{Router, body::Body, middleware, routing};
-    use http::HeaderMap;
+    use http::{HeaderMap, StatusCode};
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 
@@ -168,13 +166,24 @@ mod tests {
             .route("/hangs", routing::get(pending::<()>))
             .layer(middleware::from_fn(move |request, next| {
                 let admitted = admitted.clone();
-                guarded(Some(limit), "/", admitted, request, next)
+                guarded(Some(limit), admitted, request, next)
             }));
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_handler_without_a_row_never_runs() {
+        let app = TestServer::start().await.app.clone();
+        let router: Router = Router::new()
+            .route("/v1/new", routing::get(|| async { "ran" }))
+            .layer(middleware::from_fn_with_state(app, edge));
+        let request = Request::builder().uri("/v1/new").header("host", "localhost");
+        let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
     }
 
     #[tokio::test]

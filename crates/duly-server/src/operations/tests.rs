@@ -1,12 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use axum::Router;
 use duly_api::v1::FILE_DESCRIPTOR_SET;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use serde_json::Value;
 
 use super::*;
-use crate::openapi_json;
+use crate::{grpc, http, openapi_json, tests::TestServer};
 
 #[test]
 fn every_route_has_one_row_with_its_name() {
@@ -55,6 +56,28 @@ fn every_grpc_method_has_one_row_that_knows_streams() {
         .collect();
     assert_eq!(rows.len(), described.len());
     assert_eq!(rows.into_iter().collect::<BTreeMap<_, _>>(), described);
+}
+
+/// Returns the paths of a router, which its `Debug` text names in quotes.
+fn paths_of(router: &Router) -> BTreeSet<String> {
+    let text = format!("{router:?}");
+    let quoted = text.split('"').skip(1).step_by(2);
+    // axum gives each fallback a path of its own.
+    let is_fallback = |path: &str| path == "/" || path.contains("__private");
+    let paths = quoted.filter(|text| text.starts_with('/') && !is_fallback(text));
+    paths.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn no_router_has_a_path_without_a_row() {
+    let app = TestServer::start().await.app.clone();
+    let of_http: BTreeSet<_> = routes().map(str::to_owned).collect();
+    assert_eq!(paths_of(&http::router(app.clone())), of_http);
+    let of_probes: BTreeSet<_> = probe_paths().map(str::to_owned).collect();
+    assert_eq!(paths_of(&http::admin_router(app.clone())), of_probes);
+    let services = OPERATIONS.iter().filter_map(|it| it.grpc?.rsplit_once('/'));
+    let of_grpc: BTreeSet<_> = services.map(|(it, _)| format!("{it}/{{method}}")).collect();
+    assert_eq!(paths_of(&grpc::router(app)), of_grpc);
 }
 
 #[test]
