@@ -45,10 +45,9 @@ impl Cluster for ClusterService {
 pub(super) struct HealthService;
 
 fn now(admitted: &Admitted) -> ServingStatus {
-    if admitted.reasons(&admitted.store.health()).is_empty() {
-        ServingStatus::Serving
-    } else {
-        ServingStatus::NotServing
+    match admitted.readiness() {
+        Ok(_) => ServingStatus::Serving,
+        Err(_) => ServingStatus::NotServing,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The stream that leases firings is in [`super::consume`].
 
+use std::future::ready;
+
 use duly_api::{
     MessageFormat, Time, View, Words as _,
     lease::LeaseCall,
@@ -206,14 +208,15 @@ impl Timers for TimersService {
         let results = settled.into_iter().map(settle_result).collect();
         let mut message = v1::SettleResponse { results, leased: None };
         if let Some(call) = lease {
-            // The settlements count whether or not firings can be leased.
-            if let Ok(claims) = Claims::take(&admitted, namespace, call).await {
+            let respond = |claims: Claims| {
                 message.leased = Some(claims.shown());
-                if let Ok(reservation) =
-                    claims.memory.for_response(&admitted.budget(), message.encoded_len())
-                {
-                    return Ok(with_guards(message, reservation, Some(claims.leased)));
-                }
+                let bytes = message.encoded_len();
+                let reserved = claims.memory.for_response(&admitted.budget(), bytes);
+                ready(reserved.map(|reservation| (reservation, claims.leased)))
+            };
+            let leased = Claims::take_after_settlements(&admitted, namespace, call, respond).await;
+            if let Some((reservation, leased)) = leased {
+                return Ok(with_guards(message, reservation, Some(leased)));
             }
             message.leased = Some(v1::LeaseResponse::default());
         }

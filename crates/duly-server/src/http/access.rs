@@ -125,10 +125,8 @@ pub(crate) async fn whoami(admitted: Admitted) -> HandlerResult {
     )
 )]
 pub(crate) async fn put_tenant(call: CallOn<TenantName>, body: JsonBody) -> HandlerResult {
-    let CallOn { admitted, target: name } = call;
-    admitted.note(|notes| notes.target = Some(format!("tenant {name}")));
-    let tenant = body.parse::<PutTenantRequest>().await?.check(name)?;
-    let (tenant, is_new) = admitted.put_tenant(tenant).await?;
+    let request: PutTenantRequest = body.parse().await?;
+    let (tenant, is_new) = call.admitted.put_tenant(call.target, &request).await?;
     response::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &tenant)
 }
 

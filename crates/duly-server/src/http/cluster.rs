@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use axum::response::{IntoResponse, Response};
 use duly_api::cluster::{Backup, BackupMade, ClusterInfo, Readiness, Recovery, Repair, Repaired};
-use duly_core::{Millis, access::Action};
+use duly_core::Millis;
 use http::{
     StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
@@ -42,9 +42,9 @@ const READINESS_RETRY: Millis = Millis::from_secs(1);
     )
 )]
 pub(crate) async fn healthz(admitted: Admitted) -> HandlerResult {
-    match admitted.store.terminal_error() {
+    match admitted.end_reason() {
         None => alive().await,
-        Some(reason) => not_ready("failed", visible(&admitted, vec![reason]), None),
+        Some(reasons) => not_ready("failed", reasons, None),
     }
 }
 
@@ -65,24 +65,13 @@ pub(super) async fn alive() -> HandlerResult {
     )
 )]
 pub(crate) async fn readyz(admitted: Admitted) -> HandlerResult {
-    let health = admitted.store.health();
-    let reasons = admitted.reasons(&health);
-    if reasons.is_empty() {
-        let warnings = admitted.warnings(health.warnings);
-        let (status, warnings) = ("ready".to_owned(), visible(&admitted, warnings));
-        return response::ok(&Readiness { status, warnings, ..Readiness::default() });
+    match admitted.readiness() {
+        Ok(warnings) => {
+            let status = "ready".to_owned();
+            response::ok(&Readiness { status, warnings, ..Readiness::default() })
+        }
+        Err(reasons) => not_ready("not_ready", reasons, None),
     }
-    let mut shown = visible(&admitted, reasons);
-    if shown.is_empty() {
-        // Each refused call says it too, and an operator has no valid key to ask with.
-        shown.extend(admitted.auth.unusable().map(|(reason, _)| reason));
-    }
-    not_ready("not_ready", shown, None)
-}
-
-/// Returns the sentences that the caller may read: none without the right to metrics.
-fn visible(admitted: &Admitted, sentences: Vec<String>) -> Vec<String> {
-    if admitted.caller().permits(Action::Metrics) { sentences } else { Vec::new() }
 }
 
 /// Responds that the service is not ready, with the time of the next question.

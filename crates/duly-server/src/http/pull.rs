@@ -2,8 +2,8 @@
 //! `POST /v1/namespaces/{namespace}/settle`: settles leased firings, and leases the next ones.
 
 use duly_api::{
-    LeaseResponse, SettleResponse, SettleResult, Settlement as SettlementMessage, json,
-    lease::LeaseCall, settle::Settle,
+    LeaseResponse, SettleResponse, Settlement as SettlementMessage, json, lease::LeaseCall,
+    settle::Settle,
 };
 use duly_core::NamespaceName;
 use duly_store::Firing;
@@ -41,36 +41,6 @@ pub(crate) async fn lease(call: CallOn<NamespaceName>, body: JsonBody) -> Handle
     let lease = body.parse::<duly_api::LeaseRequest>().await?.check()?;
     let claims = Claims::take(&call.admitted, call.target, lease).await?;
     respond(&call.admitted, claims, |leased| leased).await
-}
-
-/// Leases firings after settlements, and responds with both.
-///
-/// If no firing can be leased, the settlements still count: the response has no firings, and the next
-/// lease call returns the reason.
-async fn settled_and_leased(
-    admitted: Admitted,
-    namespace: NamespaceName,
-    results: Vec<SettleResult>,
-    call: LeaseCall,
-    reservation: Reservation,
-) -> HandlerResult {
-    let leased = match Claims::take(&admitted, namespace, call).await {
-        Ok(claims) => {
-            let shown = results.clone();
-            let with = move |leased| SettleResponse { results: shown, leased: Some(leased) };
-            match respond(&admitted, claims, with).await {
-                Ok(response) => return Ok(response),
-                Err(problem) => problem,
-            }
-        }
-        Err(problem) => problem,
-    };
-    tracing::debug!(
-        code = leased.code().as_str(),
-        "settle call leased no firings; its settlements count"
-    );
-    let nothing = SettleResponse { results, leased: Some(LeaseResponse::default()) };
-    Ok(response::change(reservation, response::to_bytes(&nothing)?).await)
 }
 
 /// Responds with the value that `body` makes of claimed firings. If the response is refused, the claims are
@@ -113,13 +83,18 @@ pub(crate) async fn settle(call: CallOn<NamespaceName>, body: JsonBody) -> Handl
     let SettleBody { checked, lease, reservation } =
         body.read(move |text| read_settle(&reader, &within, text)).await?;
     let results = admitted.settle_many(checked).await?.into_iter().map(settle_result).collect();
-    match lease {
-        None => {
-            let text = response::to_bytes(&SettleResponse { results, leased: None })?;
-            Ok(response::change(reservation, text).await)
+    let mut message = SettleResponse { results, leased: None };
+    if let Some(call) = lease {
+        let results = message.results.clone();
+        let with = |leased| SettleResponse { results, leased: Some(leased) };
+        let respond = |claims| respond(&admitted, claims, with);
+        let leased = Claims::take_after_settlements(&admitted, namespace, call, respond).await;
+        if let Some(response) = leased {
+            return Ok(response);
         }
-        Some(call) => settled_and_leased(admitted, namespace, results, call, reservation).await,
+        message.leased = Some(LeaseResponse::default());
     }
+    Ok(response::change(reservation, response::to_bytes(&message)?).await)
 }
 
 /// A parsed body.

@@ -65,8 +65,10 @@ impl Target for KeyId {
 }
 
 impl Target for TenantName {
-    fn read(_admitted: &Admitted, params: &RawPathParams) -> Result<Self, Problem> {
-        Ok(Self::new(param(params, "tenant"))?)
+    fn read(admitted: &Admitted, params: &RawPathParams) -> Result<Self, Problem> {
+        let name = Self::new(param(params, "tenant"))?;
+        admitted.note_tenant(&name);
+        Ok(name)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use duly_api::cluster::{ClusterInfo, Node};
+use duly_core::access::Action;
 use duly_node::MemberView;
 use duly_store::{Health, RestoreState, deployment::MembershipStage};
 use tokio::time::timeout;
@@ -16,11 +17,39 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 const RECOUNT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Admitted {
+    /// Returns the reason why the process must be started again, as its caller may read it; `None` if it lives.
+    pub(crate) fn end_reason(&self) -> Option<Vec<String>> {
+        self.store.terminal_error().map(|reason| self.readable(vec![reason]))
+    }
+
+    /// Returns the warnings of a service that is ready, as its caller may read them.
+    ///
+    /// # Errors
+    /// When it is not ready, with the reasons that its caller may read.
+    pub(crate) fn readiness(&self) -> Result<Vec<String>, Vec<String>> {
+        let health = self.store.health();
+        let reasons = self.reasons(&health);
+        if reasons.is_empty() {
+            return Ok(self.readable(self.warnings(health.warnings)));
+        }
+        let mut shown = self.readable(reasons);
+        if shown.is_empty() {
+            // Each refused call says it too, and an operator has no valid key to ask with.
+            shown.extend(self.auth.unusable().map(|(reason, _)| reason));
+        }
+        Err(shown)
+    }
+
+    /// Returns the sentences that the caller may read: none without the right to metrics.
+    fn readable(&self, sentences: Vec<String>) -> Vec<String> {
+        if self.caller().permits(Action::Metrics) { sentences } else { Vec::new() }
+    }
+
     /// Returns the warnings of a service that is ready: those of its store, and the nodes that it waits for.
     ///
     /// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
     /// ready again. So a node that waits for them has to be ready.
-    pub(crate) fn warnings(&self, mut of_store: Vec<String>) -> Vec<String> {
+    fn warnings(&self, mut of_store: Vec<String>) -> Vec<String> {
         let health = self.node.health();
         let caller = self.caller();
         let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));

@@ -12,9 +12,10 @@ use duly_api::{
     number::within,
     timer::{CallEffect, PAGE_DEFAULT},
 };
-use duly_core::{Incarnation, Invalid, NamespaceName, TimerId, Timestamp, access::Action};
+use duly_core::{Incarnation, Invalid, NamespaceName, State, TimerId, Timestamp, access::Action};
 use duly_store::{
     TimerView,
+    namespaces::Namespace,
     query::{ListRequest, ListState, PAGE_MAX, Position},
 };
 use xxhash_rust::xxh3::Xxh3Default;
@@ -146,6 +147,14 @@ pub(crate) struct ListCall {
     pub(crate) view: PermittedView,
 }
 
+/// A checked export. Its first page has the namespace.
+#[derive(Debug)]
+pub(crate) struct ExportCall {
+    pub(crate) request: ListRequest,
+    pub(crate) filter: FilterHash,
+    pub(crate) namespace: Option<Namespace>,
+}
+
 /// A view that the caller may read. Only [`Admitted::list_call`] makes one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PermittedView(View);
@@ -170,6 +179,29 @@ impl Admitted {
         let filter = apply_cursor(&mut request, fields.cursor)?;
         Ok(ListCall { request, filter, view })
     }
+
+    /// Checks an export of pending timers or of dead letters: tombstones have no transport form.
+    pub(crate) async fn export_call(
+        &self,
+        name: NamespaceName,
+        state: Option<&str>,
+        limit: Option<u32>,
+        cursor: Option<&str>,
+    ) -> Result<ExportCall, Problem> {
+        let state = match state {
+            None | Some("pending") => ListState::Pending,
+            Some("dead") => ListState::Only(State::Dead),
+            Some(other) => return Err(Invalid::new("state", other, "pending or dead").into()),
+        };
+        let mut request = ListRequest::new(name.clone(), state);
+        request.limit = page_limit(limit.or(u32::try_from(PAGE_MAX).ok()))?;
+        let filter = apply_cursor(&mut request, cursor)?;
+        let namespace = match request.after {
+            Some(_) => None,
+            None => Some(self.present_namespace(name).await?),
+        };
+        Ok(ExportCall { request, filter, namespace })
+    }
 }
 
 /// Returns a timer of a list.
@@ -193,7 +225,7 @@ fn list_view(admitted: &Admitted, wanted: Option<View>) -> Result<View, Problem>
 }
 
 /// Sets the position of a cursor in a request whose filters are complete.
-pub(crate) fn apply_cursor(
+pub(super) fn apply_cursor(
     request: &mut ListRequest,
     cursor: Option<&str>,
 ) -> Result<FilterHash, Invalid> {

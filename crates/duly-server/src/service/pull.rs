@@ -56,6 +56,30 @@ impl Claims {
         Ok(Self { leased, memory })
     }
 
+    /// Claims firings after settlements, and makes a response of them.
+    ///
+    /// The settlements count whether or not firings can be leased: `None` is a response without firings, and the next
+    /// lease call returns the reason.
+    pub(crate) async fn take_after_settlements<T, F>(
+        admitted: &Admitted,
+        namespace: NamespaceName,
+        lease: LeaseCall,
+        respond: impl FnOnce(Self) -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = Result<T, Problem>>,
+    {
+        let response = match Self::take(admitted, namespace, lease).await {
+            Ok(claims) => respond(claims).await,
+            Err(problem) => Err(problem),
+        };
+        let note = |problem: &Problem| {
+            let code = problem.code().as_str();
+            tracing::debug!(code, "settle call leased no firings; its settlements count");
+        };
+        response.inspect_err(note).ok()
+    }
+
     /// Returns the firings in the form of a response.
     pub(crate) fn shown(&self) -> LeaseResponse {
         let firings = self.leased.firings.iter().map(messages::firing).collect();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use duly_api::access::{ListTenantsResponse, Tenant, TenantUsage};
+use duly_api::access::{ListTenantsResponse, PutTenantRequest, Tenant, TenantUsage};
 use duly_core::{
     Code, Invalid,
     access::{self, ApiKey, NamespacePattern, TenantLimit, TenantName},
@@ -22,12 +22,18 @@ use crate::{counting::count_tenant, problem::Problem, tenants::TenantState};
 const COUNT_WITHIN: Duration = Duration::from_secs(2);
 
 impl Admitted {
+    /// Notes the tenant of the call for the audit log.
+    pub(crate) fn note_tenant(&self, name: &TenantName) {
+        self.note(|notes| notes.target = Some(format!("tenant {name}")));
+    }
+
     /// Writes a tenant. Returns the tenant, and `true` if it is new.
     pub(crate) async fn put_tenant(
         &self,
-        tenant: access::Tenant,
+        name: TenantName,
+        request: &PutTenantRequest,
     ) -> Result<(Tenant, bool), Problem> {
-        let name = tenant.name.clone();
+        let tenant = request.check(name.clone())?;
         self.check_admin()?;
         let present = self.auth.tenants().get(&name).map(|state| state.tenant());
         let is_same =
@@ -35,7 +41,7 @@ impl Admitted {
         let above = self.above_maximum(&tenant).find(|(limit, _)| !is_same(*limit));
         above.map_or(Ok(()), |(_, invalid)| Err(invalid))?;
         let change = |_: &_| Ok(AccessChange::PutTenant(Box::new(tenant.clone())));
-        self.change_tenant(&name, change).await?;
+        self.change_tenant(change).await?;
         if let Some(state) = self.auth.tenants().get(&name) {
             // It begins with what its namespaces have already.
             let count = count_tenant(&*self.store, state, &*self.clock);
@@ -83,7 +89,7 @@ impl Admitted {
             true => Ok(AccessChange::DeleteTenant(name.clone())),
             false => Err(no_tenant(name)),
         };
-        self.change_tenant(name, delete).await
+        self.change_tenant(delete).await
     }
 
     /// Returns a tenant that the caller may know of.
@@ -95,10 +101,8 @@ impl Admitted {
 
     async fn change_tenant(
         &self,
-        name: &TenantName,
         change: impl Fn(&AccessRecords) -> Result<AccessChange, Problem> + Send + Sync,
     ) -> Result<(), Problem> {
-        self.note(|notes| notes.target = Some(format!("tenant {name}")));
         self.check_admin()?;
         self.change_records(|_, records| change(records)).await.map(drop)
     }

@@ -10,7 +10,7 @@ use duly_api::{
 use duly_core::{Invalid, NamespaceName, State as TimerState, similar_name::with_similar};
 use duly_store::{
     Page,
-    query::{ListRequest, ListState, PAGE_MAX, Position},
+    query::{ListState, PAGE_MAX, Position},
 };
 use http::{HeaderMap, StatusCode, Uri, header::ACCEPT};
 
@@ -24,7 +24,7 @@ use crate::{
     messages,
     service::{
         blocking::run_blocking,
-        lists::{Cursor, FilterHash, ListCall, ListFields, apply_cursor, shown},
+        lists::{Cursor, ExportCall, FilterHash, ListCall, ListFields, shown},
         reading::ReadResult,
     },
 };
@@ -119,19 +119,10 @@ pub(crate) async fn list_timers(
 pub(crate) async fn export_timers(call: CallOn<NamespaceName>, uri: Uri) -> HandlerResult {
     let CallOn { admitted, target: name } = call;
     let query = Query::read(&uri, &["state", "limit", "cursor"])?;
-    let limit = query.integer("limit", PAGE_MAX)?.map(usize::try_from).and_then(Result::ok);
-    let state = match query.get("state") {
-        None | Some("pending") => ListState::Pending,
-        Some("dead") => ListState::Only(TimerState::Dead),
-        Some(other) => return Err(Invalid::new("state", other, "pending or dead").into()),
-    };
-    let mut request = ListRequest::new(name.clone(), state);
-    request.limit = limit.unwrap_or(PAGE_MAX);
-    let filter = apply_cursor(&mut request, query.get("cursor"))?;
-    let namespace = match request.after {
-        Some(_) => None,
-        None => Some(admitted.present_namespace(name).await?),
-    };
+    let limit = query.integer("limit", PAGE_MAX)?;
+    let (state, cursor) = (query.get("state"), query.get("cursor"));
+    let ExportCall { request, filter, namespace } =
+        admitted.export_call(name, state, limit, cursor).await?;
     let ReadResult { value: mut page, reservation, rest } = admitted.read_page(request).await?;
     let text = run_blocking(reservation.bytes(), move || {
         let mut text = ResponseText::new(rest);
