@@ -29,7 +29,7 @@ use utoipa::{
     },
 };
 
-use crate::operations::{CallKind, of_http};
+use crate::operations::of_http;
 
 use super::{
     body::{JSON, NDJSON},
@@ -187,15 +187,12 @@ fn value_name(enumeration: &str, word: &Value) -> String {
     format!("{name}_{}", word.as_str().unwrap_or_default()).to_uppercase()
 }
 
-/// Adds the right of the operation. A call of the interface gets its repetition and time limit, the parameters of the
-/// path that it does not describe itself, and the refusals that every call can return.
+/// Adds the right, the repetition and the time limit of the operation, the parameters of the path that the call does
+/// not describe itself, and the refusals that every call can return.
 fn complete_call(path: &str, method: &str, call: &mut Value) {
     let method = Method::try_from(method.to_uppercase().as_str()).unwrap_or_default();
     let operation = of_http(&method, path);
     call["x-duly-right"] = json!(operation.right.name());
-    if !matches!(operation.kind, CallKind::Read | CallKind::Change) {
-        return;
-    }
     call["x-duly-repeat"] = json!(operation.repeat);
     call["x-duly-time-limit"] = json!(operation.time_limit);
     let mut parameters = call["parameters"].as_array().cloned().unwrap_or_default();

@@ -92,6 +92,23 @@ fn every_schema_field_and_parameter_has_a_description() {
 }
 
 #[test]
+fn each_operation_has_its_facts_and_refusals() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for operation in entries(methods) {
+            for fact in ["x-duly-right", "x-duly-repeat", "x-duly-time-limit"] {
+                assert!(operation[fact].is_string(), "{path}: {fact}");
+            }
+            for refusal in ["4XX", "5XX"] {
+                let content = &operation["responses"][refusal]["content"];
+                let schema = &content["application/problem+json"]["schema"]["$ref"];
+                assert_eq!(schema, "#/components/schemas/Problem", "{path}: {refusal}");
+            }
+        }
+    }
+}
+
+#[test]
 fn each_value_of_an_enumeration_has_a_meaning() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     let mut count = 0;
