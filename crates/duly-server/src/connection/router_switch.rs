@@ -89,20 +89,24 @@ fn too_many_connections() -> Problem {
 }
 
 impl ConnectionService {
-    /// Returns the router of a request.
+    /// Returns the router of a request, and the CORS headers that it does not write itself.
+    ///
+    /// The reserve serves probes and, so that a page sees the refusal of its call, preflight requests.
     fn router_of<'r>(
         &'r self,
         routers: &'r Routers,
         request: &Request<Incoming>,
-    ) -> &'r RouterService {
-        let serves_probes_alone = self.connection.kind == ConnectionKind::Reserve;
-        if serves_probes_alone && !probe_paths().any(|probe| probe == request.uri().path()) {
-            &self.switch.0.refusing
-        } else if is_grpc(request) {
-            &routers.grpc
-        } else {
-            &routers.http
+    ) -> (&'r RouterService, Cors) {
+        let is_reserve = self.connection.kind == ConnectionKind::Reserve;
+        if is_reserve && !probe_paths().any(|probe| probe == request.uri().path()) {
+            let guard = routers.app.as_ref().map(|app| &app.guard);
+            let cors = guard.map_or(Cors::Unused, |guard| Cors::of(guard, request.headers()));
+            if !cors.is_preflight(request) {
+                return (&self.switch.0.refusing, cors);
+            }
         }
+        let router = if is_grpc(request) { &routers.grpc } else { &routers.http };
+        (router, Cors::Unused)
     }
 }
 
@@ -131,9 +135,11 @@ impl Service<Request<Incoming>> for ConnectionService {
         let progress = self.connection.progress.clone();
         let call = progress.begin_call(stream);
         request.extensions_mut().insert(self.connection.clone());
-        let responding = self.router_of(routers, &request).call(request);
+        let (router, cors) = self.router_of(routers, &request);
+        let responding = router.call(request);
         async move {
-            let response = kept_private(responding.await?, is_grpc);
+            let mut response = kept_private(responding.await?, is_grpc);
+            cors.write_to(&mut response);
             // The request is gone, and its head with it.
             drop(head);
             Ok(progress.watch(response, call))

@@ -4,6 +4,8 @@ use duly_server::Address;
 
 use super::*;
 
+/// The origin of pages that may call.
+const PAGE: &str = "https://console.example";
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 /// Requests a path with `connection: close`; returns the status of the response.
@@ -14,7 +16,7 @@ async fn get(address: SocketAddr, path: &str) -> u16 {
 #[tokio::test]
 async fn p10_probes_respond_when_all_connections_are_in_use() {
     let directory = tempfile::tempdir().unwrap();
-    let settings = [("DULY_SERVER__CONNECTIONS_MAX", "2")];
+    let settings = [("DULY_SERVER__CONNECTIONS_MAX", "2"), ("DULY_SERVER__ALLOWED_ORIGINS", PAGE)];
     let running = serve(directory.path(), &settings).await;
     let address = running.addr();
     let mut held = Vec::new();
@@ -31,6 +33,16 @@ async fn p10_probes_respond_when_all_connections_are_in_use() {
     let (status, problem) = call(address, "GET /v1/namespaces", "").await;
     assert_eq!((status, &problem["code"]), (503, &json!("unavailable")), "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("server.connections_max"), "{problem}");
+    // A page sees that too: its browser asks first.
+    let of_page = "connection: close\r\naccess-control-request-method: GET\r\norigin: ";
+    for (call, status) in [("OPTIONS /v1/namespaces", 204), ("GET /v1/namespaces", 503)] {
+        let words = head(address, call, 0);
+        let words = words.replace("connection: close", &format!("{of_page}{PAGE}"));
+        let response = say(address, &words).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{response}");
+        let allowed = format!("access-control-allow-origin: {PAGE}\r\n");
+        assert!(response.contains(&allowed), "{response}");
+    }
     running.stop().await.unwrap();
 }
 
