@@ -6,11 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Result;
+
 use super::Complaint;
 use super::lines;
 use super::tree::File;
+use crate::process;
 
-/// The cycles that are left: the crate, and the modules of a cycle. This list only gets shorter.
+/// The place of this file.
+const FILE: &str = "xtask/src/tidy/modules.rs";
+/// The cycles that are left: the crate, and the modules of a cycle. This list only gets shorter, as
+/// [`check_list`] makes sure.
 pub(super) const CYCLES: &[(&str, &str)] = &[
     ("duly-node", "lanes nodes options pull recorder settler state traces waker watchdog"),
     (
@@ -61,9 +67,33 @@ pub(super) fn check(sources: &[File], allowed: &[(&str, &str)]) -> Vec<Complaint
     for (name, modules) in left.into_iter().filter(|(_, modules)| !modules.is_empty()) {
         let text =
             format!("{name}: {} are in no cycle any more: remove them here", modules.join(", "));
-        complaints.push(Complaint::about("xtask/src/tidy/modules.rs", text));
+        complaints.push(Complaint::about(FILE, text));
     }
     complaints
+}
+
+/// Complains of modules in the list that an earlier commit did not have in its list.
+pub(super) fn check_list() -> Result<Vec<Complaint>> {
+    let mut new = BTreeSet::new();
+    for commit in process::git(&["log", "--format=%H", "--", FILE])?.lines() {
+        let before = process::git(&["show", &format!("{commit}:{FILE}")])?;
+        new.extend(added(CYCLES, &before));
+    }
+    let text = |it| format!("{it} is new in the list of cycles, which only gets shorter");
+    Ok(new.into_iter().map(|it| Complaint::about(FILE, text(it))).collect())
+}
+
+/// Returns the modules of a list that are not in the list of this file's text.
+fn added(list: &[(&str, &str)], before: &str) -> Vec<String> {
+    let before = before.split("CYCLES: ").nth(1).unwrap_or_default();
+    let before = before.split("];").next().unwrap_or_default().split('"').skip(1).step_by(2);
+    let before: Vec<_> = before.collect();
+    let known: BTreeSet<_> = before
+        .chunks_exact(2)
+        .flat_map(|entry| words(entry[1]).map(move |module| (entry[0], module)))
+        .collect();
+    let now = list.iter().flat_map(|(name, cycle)| words(cycle).map(move |module| (*name, module)));
+    now.filter(|it| !known.contains(it)).map(|(name, it)| format!("{name}: {it}")).collect()
 }
 
 /// Returns the imports between the modules of a crate.
@@ -385,6 +415,9 @@ mod tests {
         assert_eq!(complaints(&cycle, &[("x", "a b")]), [""; 0]);
         let larger = files("use crate::b;", "use crate::c;", "use crate::a;");
         assert_eq!(complaints(&larger, &[("x", "a b")]).len(), 1, "c is new");
+        let before = "const CYCLES: &[(&str, &str)] = &[\n    (\"x\", \"a \\\n     b\"),\n];";
+        assert_eq!(added(&[("x", "b")], before), [""; 0]);
+        assert_eq!(added(&[("x", "a b c"), ("y", "a")], before), ["x: c", "y: a"]);
         let smaller = complaints(&cycle, &[("x", "a b c")]);
         assert!(smaller[0].starts_with("x: c are in no cycle"), "{smaller:?}");
     }
