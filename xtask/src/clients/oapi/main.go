@@ -31,7 +31,7 @@ func schedule(ctx context.Context, client *api.ClientWithResponses, id, delay st
 	var wait api.DurationOrZero
 	check(wait.FromDurationOrZero0(delay) == nil, delay)
 	body := api.ScheduleRequest{Id: &id, Delay: &wait}
-	made := must(client.ScheduleTimerWithResponse(ctx, namespace, body))
+	made := must(client.ScheduleTimerWithResponse(ctx, namespace, nil, body))
 	check(made.JSON201 != nil, string(made.Body))
 	return made.JSON201
 }
