@@ -14,12 +14,13 @@
 //! the response. Namespaces are checked where they are read
 //! ([`Admitted::check_namespace`]), and the rights to the items of a batch with the items.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{extract, middleware::Next, response::Response};
+use duly_api::trace;
 use duly_core::{Code, invalid::shorten};
 use futures::FutureExt;
-use http::{HeaderMap, HeaderValue, Request, header::CONTENT_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header::CONTENT_ENCODING};
 use tokio::time::timeout;
 
 use crate::{
@@ -31,6 +32,9 @@ use crate::{
     problem::Problem,
     service::{Admitted, App},
 };
+
+/// Name of the header with the notice.
+const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
 /// A call as its front reads it.
 pub(crate) struct Arrival<'a, B> {
@@ -111,7 +115,7 @@ pub(crate) fn admit<B>(
         form()?;
         check_capacity(kind, &budget)?;
         let notes = audited.as_ref().map(AuditedCall::notes);
-        Ok(Admitted::new(app.clone(), operation, caller, notes, headers))
+        Ok(Admitted::new(app.clone(), operation, caller, notes, trace_parent(headers)))
     });
     Decision { admitted, audited, kind, budget }
 }
@@ -132,7 +136,8 @@ pub(crate) async fn run(
                 // The call may have waited.
                 admitted.check_still_valid()?;
             }
-            admitted.write_notice_to(response.headers_mut());
+            let notice = admitted.take_notice().and_then(|text| HeaderValue::try_from(text).ok());
+            response.headers_mut().extend(notice.map(|notice| (NOTICE, notice)));
             Ok(response)
         }
         Ok(Err(panic)) => Err(Problem::panicked(&*panic)),
@@ -141,6 +146,12 @@ pub(crate) async fn run(
             Err(admitted.no_response(name.unwrap_or(&seconds)))
         }
     }
+}
+
+/// Returns the W3C trace context of a call. A malformed one is left out.
+fn trace_parent(headers: &HeaderMap) -> Option<Arc<str>> {
+    let text = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    text.filter(|text| trace::is_proper(text)).map(Arc::from)
 }
 
 /// Refuses a change while the memory is full.

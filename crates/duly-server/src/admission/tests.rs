@@ -15,7 +15,7 @@ use duly_core::{
     access::{Actions, PresentedKey, Role, TenantLimit, TenantLimits},
 };
 use duly_store::{AccessChange, ChangeOrigin};
-use http::{Method, Request, Response, header::HOST};
+use http::{HeaderMap, Method, Request, Response, header::HOST};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, client::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
+use super::trace_parent;
 use crate::{
     audit::{self, Audit},
     auth::{
@@ -478,4 +479,20 @@ async fn every_state_refuses_by_the_same_order_of_rules() {
         assert_eq!(is, was, "line {} of states.txt", number + 1);
     }
     assert_eq!(table.lines().count(), expected.lines().count(), "cases of states.txt");
+}
+
+#[test]
+fn only_a_proper_trace_context_travels() {
+    let check = |text: &str, kept: bool| {
+        let mut headers = HeaderMap::new();
+        headers.insert("traceparent", text.parse().unwrap());
+        assert_eq!(trace_parent(&headers).is_some(), kept, "{text}");
+    };
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    check(&format!("00-{trace}-{span}-01"), true);
+    check(&format!("ff-{trace}-{span}-01"), false);
+    check(&format!("00-{}-{span}-01", "0".repeat(32)), false);
+    check(&format!("00-{}-{span}-01", trace.to_uppercase()), false);
+    check("00-1-2-3", false);
+    check("", false);
 }

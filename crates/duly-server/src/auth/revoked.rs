@@ -224,7 +224,7 @@ async fn a_read_whose_key_was_revoked_meanwhile_shows_nothing() {
     for is_revoked in [false, true] {
         let caller = server.app.auth.admit(read.right, &headers, Peer::default(), Timestamp::MIN).1;
         let caller = caller.unwrap();
-        let admitted = Admitted::new(server.app.clone(), read, caller, None, &headers);
+        let admitted = Admitted::new(server.app.clone(), read, caller, None, None);
         let (began, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (begins, waits) = (Arc::clone(&began), Arc::clone(&go_on));
         let reading = move || async move {

@@ -136,7 +136,7 @@ mod tests {
     use std::future::{Ready, pending};
 
     use axum::{Router, body::Body, middleware, routing};
-    use http::{HeaderMap, StatusCode};
+    use http::StatusCode;
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 
@@ -160,7 +160,7 @@ mod tests {
             panic!("a planted fault")
         }
         let app = TestServer::start().await.app.clone();
-        let admitted = Admitted::new(app, operation, Caller::Anyone, None, &HeaderMap::new());
+        let admitted = Admitted::new(app, operation, Caller::Anyone, None, None);
         let router: Router = Router::new()
             .route("/panics", routing::get(panics))
             .route("/hangs", routing::get(pending::<()>))

@@ -11,9 +11,7 @@ use std::{
     },
 };
 
-use duly_api::trace;
 use duly_core::{Code, NamespaceName, access::Action, error_code::Retry};
-use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 
 use super::App;
@@ -24,9 +22,6 @@ use crate::{
     operations::{CallKind, Operation, Repeat},
     problem::Problem,
 };
-
-/// Name of the header with the notice.
-pub(crate) const NOTICE: HeaderName = HeaderName::from_static("duly-notice");
 
 /// An admitted call; cheap to clone.
 #[derive(Debug, Clone)]
@@ -55,20 +50,20 @@ impl Deref for Admitted {
 }
 
 impl Admitted {
-    /// Creates an admitted call with these headers.
+    /// Creates an admitted call with this trace context.
     pub(crate) fn new(
         app: App,
         operation: &'static Operation,
         caller: Caller,
         notes: Option<SharedNotes>,
-        headers: &HeaderMap,
+        trace_parent: Option<Arc<str>>,
     ) -> Self {
         Self(Arc::new(Inner {
             app,
             operation,
             caller,
             notes,
-            trace_parent: trace_parent(headers),
+            trace_parent,
             notice: Mutex::default(),
             changes_nothing: AtomicBool::new(operation.kind != CallKind::Change),
         }))
@@ -139,12 +134,9 @@ impl Admitted {
         });
     }
 
-    /// Adds the notice to the head of the response.
-    pub(crate) fn write_notice_to(&self, headers: &mut HeaderMap) {
-        let notice = self.0.notice.lock().take();
-        if let Some(notice) = notice.and_then(|text| HeaderValue::try_from(text).ok()) {
-            headers.insert(NOTICE, notice);
-        }
+    /// Takes the notice of the response.
+    pub(crate) fn take_notice(&self) -> Option<String> {
+        self.0.notice.lock().take()
     }
 
     /// Checks the right to an action.
@@ -187,12 +179,6 @@ impl Admitted {
     }
 }
 
-/// Returns the W3C trace context of a call. A malformed one is left out.
-fn trace_parent(headers: &HeaderMap) -> Option<Arc<str>> {
-    let text = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    text.filter(|text| trace::is_proper(text)).map(Arc::from)
-}
-
 /// Returns the problem of a call that has no response `within` its time limit.
 pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
     let outcome = if changes_nothing {
@@ -202,25 +188,4 @@ pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
     };
     let detail = format!("no response {within}; {outcome}");
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_proper_trace_context_travels() {
-        let check = |text: &str, kept: bool| {
-            let mut headers = HeaderMap::new();
-            headers.insert("traceparent", text.parse().unwrap());
-            assert_eq!(trace_parent(&headers).is_some(), kept, "{text}");
-        };
-        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
-        check(&format!("00-{trace}-{span}-01"), true);
-        check(&format!("ff-{trace}-{span}-01"), false);
-        check(&format!("00-{}-{span}-01", "0".repeat(32)), false);
-        check(&format!("00-{}-{span}-01", trace.to_uppercase()), false);
-        check("00-1-2-3", false);
-        check("", false);
-    }
 }

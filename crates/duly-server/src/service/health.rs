@@ -153,7 +153,7 @@ fn node(member: MemberView) -> Node {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderMap, Method, StatusCode};
+    use axum::http::{Method, StatusCode};
     use duly_store::AccessRecords;
 
     use crate::{
@@ -178,7 +178,7 @@ mod tests {
         assert!(body.to_string().contains(&damage), "a stranger gets the reason: {body}");
         let operation = of_http(&Method::GET, READYZ);
         let app = server.app.clone();
-        let admitted = Admitted::new(app, operation, Caller::Anyone, None, &HeaderMap::new());
+        let admitted = Admitted::new(app, operation, Caller::Anyone, None, None);
         assert_eq!(admitted.reasons(&server.app.store.health()), [damage]);
     }
 }

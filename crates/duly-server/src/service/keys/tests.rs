@@ -282,8 +282,7 @@ async fn a_call_from_before_the_first_key_creates_none() {
     let server = TestServer::start().await;
     let app = &server.app;
     let create = crate::operations::of_http(&http::Method::POST, "/v1/keys");
-    let admitted =
-        Admitted::new(app.clone(), create, Caller::Anyone, None, &http::HeaderMap::new());
+    let admitted = Admitted::new(app.clone(), create, Caller::Anyone, None, None);
     let request = || CreateKeyRequest {
         name: "x".to_owned(),
         actions: vec!["admin".to_owned()],
