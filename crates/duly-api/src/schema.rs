@@ -18,7 +18,7 @@ pub const EXACTLY_ONE: [(&str, &[&str]); 10] = [
     ("Operation", &["schedule", "cancel", "reschedule", "fire"]),
     ("OperationResult", &["timer", "outcome", "error"]),
     ("ImportResult", &["imported", "existing", "error"]),
-    ("Settlement", &["ack", "retry", "dead", "extend"]),
+    ("Settlement", &["ack", "retry", "snooze", "dead", "extend"]),
     ("SettleResult", &["outcome", "error"]),
     ("CancelManyRequest", &["filter", "all"]),
     ("RedriveRequest", &["ids", "delivery_ids", "all"]),

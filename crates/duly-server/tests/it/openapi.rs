@@ -92,6 +92,27 @@ fn every_schema_field_and_parameter_has_a_description() {
 }
 
 #[test]
+fn each_list_of_exclusive_fields_is_the_same() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let (mut lists, schemas) = (0, document["components"]["schemas"].as_object().unwrap());
+    for (name, schema) in schemas {
+        let text = schema["description"].as_str().unwrap_or_default();
+        let of_schema = text.split("xactly one of ").skip(1).map(|list| {
+            let list = list.split(['.', ';', '\n']).next().unwrap();
+            list.split('`').skip(1).step_by(2).collect::<Vec<_>>()
+        });
+        let mut of_schema = of_schema.filter(|list| !list.is_empty());
+        let Some(first) = of_schema.next() else { continue };
+        lists += 1;
+        for field in &first {
+            assert!(schema["properties"][field].is_object(), "{name}: {field}");
+        }
+        assert!(of_schema.all(|list| list == first), "{name}: {text}");
+    }
+    assert_eq!(lists, 10);
+}
+
+#[test]
 fn each_operation_has_its_facts_and_refusals() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     for (path, methods) in document["paths"].as_object().unwrap() {
