@@ -4,9 +4,9 @@
 //! before a caller with a key, whose calls need a moment.
 //!
 //! 1. Half of the threads serve strangers, and the run queue holds as many of them. A turn ends with the poll.
-//! 2. A connection is a stranger until its first call has shown its key. It waits in a queue. Those that come later go first
-//!    if they had fewer turns, or if fewer connections of their network wait: a caller with a key needs few of both, and a
-//!    flood many. None waits for ever.
+//! 2. A connection is a stranger until its first call has shown its key. The next turn goes to one with few turns, of a
+//!    network of which few wait: a caller with a key needs few of both, and a flood many. Every [`OLDEST_EVERY`]th turn
+//!    goes to the one that waits longest, so none waits for ever.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -20,36 +20,38 @@ use parking_lot::Mutex;
 
 use crate::connection::ConnectionSignals;
 
-/// Later waits that go first, for each connection of the network that waits.
-const SHARE: u64 = 8;
-/// Turns of a connection up to which each doubles the number of later waits that go first.
-const DOUBLINGS_MAX: u64 = 12;
+/// Each turn that is a multiple of this goes to the connection that waits longest.
+const OLDEST_EVERY: u64 = 8;
 
 /// The turns of all strangers; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Turns(Arc<Mutex<Queue>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
     free: usize,
+    /// The number of the next wait.
     next: u64,
+    /// The number of granted turns.
+    turns: u64,
     waiting: BTreeMap<Place, (Waker, Option<IpAddr>)>,
+    /// The places by the age of the wait.
+    oldest: BTreeMap<u64, Place>,
     /// The number of waiting connections of each network that has one.
     networks: HashMap<IpAddr, u64>,
     /// Connections that were woken for a turn, and have not begun it.
     granted: usize,
 }
 
-/// The place of a connection in the queue: the number of its wait and its penalty, and that number again.
+/// The place of a connection in the queue: the sum of its turns and of the waiting connections of its network, and the
+/// number of its wait.
 type Place = (u64, u64);
 
 impl Turns {
     /// Creates the turns for this number of threads.
     pub(super) fn new(threads: usize) -> Self {
         let free = (threads / 2).max(1);
-        let (waiting, networks) = (BTreeMap::new(), HashMap::new());
-        let queue = Queue { free, next: 0, waiting, networks, granted: 0 };
-        Self(Arc::new(Mutex::new(queue)))
+        Self(Arc::new(Mutex::new(Queue { free, ..Queue::default() })))
     }
 
     /// Returns the turns of one connection. Without a network, as behind a proxy, those of others do not count.
@@ -65,36 +67,52 @@ impl Turns {
 impl Queue {
     /// Wakes a connection for each free turn.
     fn grant(&mut self) {
-        while self.granted < self.free
-            && let Some((_, (waker, network))) = self.waiting.pop_first()
-        {
+        while self.granted < self.free {
+            let oldest = self.oldest.first_key_value().map(|(_, place)| *place);
+            let fewest = self.waiting.first_key_value().map(|(place, _)| *place);
+            let is_for_oldest = (self.turns + 1).is_multiple_of(OLDEST_EVERY);
+            let Some(place) = (if is_for_oldest { oldest } else { fewest }) else { return };
+            self.turns += 1;
             self.granted += 1;
-            self.forget(network);
-            waker.wake();
+            self.remove(place).expect("it waits").wake();
         }
     }
 
-    /// Returns a place for a connection of this network that had so many turns.
-    fn place(&mut self, network: Option<IpAddr>, taken: u64) -> Place {
-        self.next += 1;
-        let mut penalty = (1 << taken.min(DOUBLINGS_MAX)) - 1;
-        if let Some(network) = network {
-            let waiting = self.networks.entry(network).or_default();
-            penalty += SHARE * *waiting;
-            *waiting += 1;
-        }
-        (self.next + penalty, self.next)
+    /// Adds a connection of this network, or replaces its waker. Returns its place.
+    fn wait(
+        &mut self,
+        place: Option<Place>,
+        connection: (Waker, Option<IpAddr>),
+        turns: u64,
+    ) -> Place {
+        let place = place.unwrap_or_else(|| {
+            self.next += 1;
+            let others = connection.1.map_or(0, |network| {
+                let waiting = self.networks.entry(network).or_default();
+                *waiting += 1;
+                *waiting - 1
+            });
+            let place = (turns.saturating_add(others), self.next);
+            self.oldest.insert(place.1, place);
+            place
+        });
+        self.waiting.insert(place, connection);
+        place
     }
 
-    /// Notes that a connection of this network waits no longer.
-    fn forget(&mut self, network: Option<IpAddr>) {
-        let Some(network) = network else { return };
-        if let Entry::Occupied(mut entry) = self.networks.entry(network) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
+    /// Removes a connection that waits. Returns its waker.
+    fn remove(&mut self, place: Place) -> Option<Waker> {
+        let (waker, network) = self.waiting.remove(&place)?;
+        self.oldest.remove(&place.1);
+        if let Some(network) = network
+            && let Entry::Occupied(mut waiting) = self.networks.entry(network)
+        {
+            *waiting.get_mut() -= 1;
+            if *waiting.get() == 0 {
+                waiting.remove();
             }
         }
+        Some(waker)
     }
 }
 
@@ -128,9 +146,7 @@ impl ConnectionTurns {
     fn leave(&mut self) {
         let Some(place) = self.place.take() else { return };
         let mut queue = self.queue.lock();
-        if queue.waiting.remove(&place).is_some() {
-            queue.forget(self.network);
-        } else {
+        if queue.remove(place).is_none() {
             queue.granted -= 1;
             queue.grant();
         }
@@ -144,15 +160,12 @@ impl ConnectionTurns {
             queue.granted -= 1;
         }
         if !is_granted && queue.free <= queue.granted {
-            let (network, taken) = (self.network, self.taken);
-            let place = *self.place.get_or_insert_with(|| queue.place(network, taken));
-            queue.waiting.insert(place, (context.waker().clone(), network));
+            let connection = (context.waker().clone(), self.network);
+            self.place = Some(queue.wait(self.place, connection, self.taken));
             return None;
         }
-        if let Some(place) = self.place.take()
-            && queue.waiting.remove(&place).is_some()
-        {
-            queue.forget(self.network);
+        if let Some(place) = self.place.take() {
+            queue.remove(place);
         }
         queue.free -= 1;
         drop(queue);
@@ -312,9 +325,9 @@ mod tests {
         let mut other = turns.of(ConnectionSignals::default(), None);
         let mut turn = take(&mut other).await;
         let mut waiting = turns.of(ConnectionSignals::default(), None);
-        waiting.taken = 1_000;
+        waiting.taken = u64::MAX;
         assert!(take(&mut waiting).await.is_none());
-        for _ in 0..1 << DOUBLINGS_MAX {
+        for _ in 0..OLDEST_EVERY {
             let mut later = turns.of(ConnectionSignals::default(), None);
             assert!(take(&mut later).await.is_none());
             drop(turn);
