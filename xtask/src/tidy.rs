@@ -97,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         contract::missing_changelog_entry()?.map(|text| Complaint::about("contract", text)),
     );
     complaints.extend(commits::check()?);
+    complaints.extend(names::check_root()?);
     complaints.extend(modules::check_list()?);
     for complaint in &complaints {
         println!("{complaint}");
