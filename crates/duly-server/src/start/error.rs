@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use duly_core::error_code::Retry;
 use duly_store::Error;
-use duly_store_embedded::OpenError;
+use duly_store_embedded::{OpenError, disk};
 use tokio::task;
 
 use crate::{
@@ -34,7 +34,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The data directory cannot be opened.
-    #[error("cannot open the data directory {} (store.data, from {origin}): {source}", path.display())]
+    #[error("cannot open the data directory {} (store.data, from {origin}): {source}{}", path.display(), space_hint(source))]
     Open {
         /// The directory.
         path: PathBuf,
@@ -137,6 +137,17 @@ fn hint(address: &Address, error: &io::Error) -> &'static str {
         }
         (io::ErrorKind::AddrNotAvailable, _) => {
             "; this machine does not have that address: choose one it has with --listen"
+        }
+        _ => "",
+    }
+}
+
+/// Returns a further remedy for a full volume.
+fn space_hint(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Disk(disk::Error::NoSpace { .. }) => {
+            ". The journal takes one segment of store.segment_bytes at once: set less for a small volume, such as \
+             DULY_STORE__SEGMENT_BYTES=4MiB"
         }
         _ => "",
     }

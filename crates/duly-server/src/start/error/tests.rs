@@ -3,9 +3,10 @@
 use std::fs;
 
 use duly_core::error_sections;
+use duly_store_embedded::{OpenError, disk};
 
 use super::StartError;
-use crate::config::Error as ConfigError;
+use crate::config::{Error as ConfigError, Origin};
 
 error_sections! {
     STARTING: StartError;
@@ -39,4 +40,15 @@ fn every_reason_not_to_start_has_its_section() {
     for heading in STARTING.iter().chain(CONFIGURING) {
         assert!(page.lines().any(|line| line == *heading), "errors.md lacks {heading}");
     }
+}
+
+#[test]
+fn a_full_volume_names_the_size_of_a_segment() {
+    let full = disk::Error::NoSpace {
+        operation: disk::Operation::SetLength,
+        name: "journal/next.tmp".to_owned(),
+    };
+    let source = Box::new(OpenError::Disk(full));
+    let error = StartError::Open { path: "/data".into(), origin: Origin::Default, source };
+    assert!(error.to_string().contains("DULY_STORE__SEGMENT_BYTES"), "{error}");
 }
