@@ -1,10 +1,11 @@
 //! Masks the secrets of a request in the words of its receiver, which may repeat what it got (S6).
 //!
 //! Known secrets are the values of headers that the API does not show, the query of the URL, and the signing
-//! secrets. A receiver that encodes them is not recognised.
+//! secrets, also as a text of JSON has them. A receiver that encodes them otherwise is not recognised.
 
 use data_encoding::BASE64;
 use duly_core::headers;
+use serde_json::Value;
 
 use crate::Envelope;
 
@@ -57,9 +58,20 @@ fn secrets(envelope: &Envelope) -> Vec<String> {
     for secret in &envelope.signing_secrets {
         secrets.extend(secret.reveal().strip_prefix("whsec_").map(str::to_owned));
     }
+    let in_json: Vec<_> = secrets.iter().flat_map(|secret| in_json(secret)).collect();
+    secrets.extend(in_json);
     secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets
+}
+
+/// Returns a text as it stands between the quotes of JSON: with the escapes that it needs, and with those of PHP, which
+/// escapes slashes too.
+fn in_json(text: &str) -> [String; 2] {
+    let quoted = Value::from(text).to_string();
+    let escaped = quoted[1..quoted.len() - 1].to_owned();
+    let with_slashes = escaped.replace('/', "\\/");
+    [escaped, with_slashes]
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ fn check(words: &str, expected: &str) {
     to.headers =
         pairs(&[("authorization", "Basic dXNlcjpvcGVuLXNlc2FtZQ=="), ("user-agent", "Acme Agent")]);
     let mut envelope = envelope(to, b"x");
-    envelope.headers = pairs(&[("x-api-key", "k3y-of-timer"), ("x-region", "eu")]);
+    envelope.headers =
+        pairs(&[("x-api-key", "k3y-of-timer"), ("x-region", "eu"), ("x-token", r#"a/b"c\d"#)]);
     assert_eq!(masked(words.to_owned(), &envelope), expected);
 }
 
@@ -26,6 +27,8 @@ fn s6_secrets_of_the_request_are_masked() {
     check("/hook?token=t0ken-of-url&v=2 not found", "/hook?*** not found");
     check("bad t0ken-of-url", "bad ***");
     check("cut at k3y-of", "cut at ***");
+    check(r#"{"token":"a/b\"c\\d"}"#, r#"{"token":"***"}"#);
+    check(r#"{"token":"a\/b\"c\\d"}"#, r#"{"token":"***"}"#);
     // What the API shows, and what is too short to be a secret, stays.
     check("Acme Agent in eu, version 2", "Acme Agent in eu, version 2");
     check("", "");
