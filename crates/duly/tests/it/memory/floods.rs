@@ -180,19 +180,23 @@ impl Guarded {
     }
 
     /// Makes calls with the key until the flood ends: each returns, and the server is never killed. Every second call
-    /// has a connection of its own, the others share one. Returns the 99th percentiles of their times that were
+    /// has a connection of its own, the others share `kept`. Returns the 99th percentiles of their times that were
     /// too long.
     ///
     /// `repeats`: a call on a new connection may need more than one.
-    fn watch(&mut self, flood: &str, repeats: bool, is_over: impl Fn() -> bool) -> Option<String> {
+    fn watch(
+        &mut self,
+        flood: &str,
+        (kept, repeats): (&mut dyn Io, bool),
+        is_over: impl Fn() -> bool,
+    ) -> Option<String> {
         let (mut most, mut times) = (0, [Vec::new(), Vec::new()]);
-        let mut kept = self.own.connect().expect("a connection");
         let mut is_kept = false;
         while !is_over() {
             is_kept = !is_kept;
             let asked = Instant::now();
             let mut status = match is_kept {
-                true => self.own.call_on(&mut *kept, &self.key),
+                true => self.own.call_on(kept, &self.key),
                 false => self.own.call(&self.key),
             };
             // A server without optimization beside other programs may not read a new connection within the second
@@ -240,6 +244,9 @@ impl Guarded {
         bytes: &[u8],
         connect: (Connect, Duration),
     ) -> Option<String> {
+        // A kept connection has shown its key before the flood: until then it waits behind those of the flood.
+        let mut kept = self.own.connect().expect("a connection");
+        assert_eq!(self.own.call_on(&mut *kept, &self.key), Some(200), "{flood}: before it");
         let (stops, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (target, began) = (self.flooded.clone(), Instant::now());
         let is_over = || {
@@ -252,7 +259,7 @@ impl Guarded {
             for _ in 0..THREADS {
                 scope.spawn(|| hold(&target, bytes, connect, &stops, &opened));
             }
-            self.watch(flood, connect.1 != PAUSE, is_over)
+            self.watch(flood, (&mut *kept, connect.1 != PAUSE), is_over)
         });
         let opened = opened.into_inner();
         eprintln!("{flood}: {opened} connections opened");
