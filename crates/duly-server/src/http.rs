@@ -54,7 +54,7 @@ use axum::{
     routing,
 };
 use duly_core::Code;
-use http::Uri;
+use http::{Method, Uri};
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -139,10 +139,15 @@ async fn elsewhere(uri: Uri) -> Problem {
     Problem::new(Code::NotFound, detail)
 }
 
+async fn wrong_method(path: MatchedPath, method: Method) -> Response {
+    edge::method_not_allowed(path.as_str(), &method)
+}
+
 /// Returns the router of `server.admin_listen` while the store opens.
 pub(crate) fn startup_admin_router(startup: StartupState) -> Router {
     startup_routes(CallKind::is_probe)
         .fallback(elsewhere)
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(startup.clone(), guarded))
         .with_state(startup)
 }

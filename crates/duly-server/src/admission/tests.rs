@@ -243,6 +243,7 @@ fn calls() -> Vec<Call> {
         call("readiness", (Method::GET, "/readyz", ""), None),
         call("metrics", (Method::GET, "/metrics", ""), None),
         call("who am I", (Method::GET, "/v1/whoami", ""), None),
+        call("wrong method", (Method::POST, "/healthz", ""), None),
         call(
             "unknown path",
             (Method::GET, "/v1/nowhere", ""),

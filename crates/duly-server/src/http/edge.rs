@@ -109,7 +109,7 @@ async fn guarded(
 }
 
 /// Returns the problem of a wrong method.
-fn method_not_allowed(route: &str, method: &Method) -> Response {
+pub(super) fn method_not_allowed(route: &str, method: &Method) -> Response {
     let allowed = operations::methods_of(route).unwrap_or_default();
     let detail = format!("this path supports {allowed}; got {method}");
     let problem = Problem::new(Code::MethodNotAllowed, detail);

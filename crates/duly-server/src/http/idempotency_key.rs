@@ -58,14 +58,18 @@ pub(super) fn notice(admitted: &Admitted, headers: &HeaderMap) {
     if operation.kind != CallKind::Change || !headers.contains_key(IDEMPOTENCY_KEY) {
         return;
     }
-    let cure = match operation.repeat {
+    let condition = match operation.repeat {
         // It is read, or not needed.
-        Repeat::IfId | Repeat::Yes | Repeat::WithoutLease => return,
-        Repeat::IfItems => "give every item an id of its own",
-        Repeat::IfRevision => "name if_revision",
-        Repeat::No | Repeat::IfDryRun => "a repeated call may act again",
+        Repeat::IfId | Repeat::Yes => return,
+        Repeat::No => "",
+        Repeat::IfItems => ", unless every item has an id of its own",
+        Repeat::IfRevision => ", unless it has if_revision",
+        Repeat::IfDryRun => ", unless it is a dry run",
+        Repeat::WithoutLease => ", if it has a lease",
     };
-    admitted.set_notice(format!("{IDEMPOTENCY_KEY} has no effect on this call: {cure}"));
+    admitted.set_notice(format!(
+        "{IDEMPOTENCY_KEY} has no effect on this call: repeated, it may act again{condition}"
+    ));
 }
 
 #[cfg(test)]

@@ -137,14 +137,19 @@ async fn p6_an_idempotency_key_is_the_id_of_a_timer_without_one() {
 async fn an_idempotency_key_without_effect_gets_a_notice() {
     let bench = Bench::new();
     bench.timer_in("t", "scheduled").await;
-    for (path, body, cure) in [
+    for (path, body, condition) in [
         (
             "/v1/namespaces/a/batch",
             r#"{"operations":[]}"#,
-            Some("give every item an id of its own"),
+            Some(", unless every item has an id of its own"),
         ),
-        ("/v1/namespaces/a/timers/t/fire", "", Some("a repeated call may act again")),
-        ("/v1/namespaces/a/lease", "{}", Some("a repeated call may act again")),
+        ("/v1/namespaces/a/timers/t/fire", "", Some("")),
+        ("/v1/namespaces/a/lease", "{}", Some("")),
+        (
+            "/v1/namespaces/a/settle",
+            r#"{"settlements":[],"lease":{}}"#,
+            Some(", if it has a lease"),
+        ),
         // A repetition does no harm.
         ("/v1/namespaces/a/pause", "", None),
         ("/v1/namespaces/a/timers", r#"{"delay":"1h"}"#, None),
@@ -152,7 +157,11 @@ async fn an_idempotency_key_without_effect_gets_a_notice() {
         let answer = with_key(&bench, path, "k", body).await;
         assert!(answer.status.is_success(), "{path}: {}", answer.text);
         let notice = answer.headers.get("duly-notice").map(|it| it.to_str().unwrap());
-        let said = cure.map(|cure| format!("idempotency-key has no effect on this call: {cure}"));
+        let said = condition.map(|condition| {
+            format!(
+                "idempotency-key has no effect on this call: repeated, it may act again{condition}"
+            )
+        });
         assert_eq!(notice, said.as_deref(), "{path}");
     }
 }
