@@ -10,6 +10,10 @@
 //! 7. Form: the front knows the operation, and reads the head of the call.
 //! 8. Memory: a change has a place in the memory of requests, because its response cannot be refused later.
 //!
+//! Two refusals come before these rules: over HTTP/2 a stream without a key does not begin while callers without a key hold
+//! all memory of theirs ([`streams`](crate::connection::streams)), a preflight neither; and while the store opens, every call but probes is
+//! unavailable.
+//!
 //! A preflight request of a browser has no key, and passes by rule 1 alone. Otherwise the first rule that fails decides
 //! the response. Namespaces are checked where they are read
 //! ([`Admitted::check_namespace`]), and the rights to the items of a batch with the items.
