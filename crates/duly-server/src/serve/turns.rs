@@ -4,9 +4,9 @@
 //! before a caller with a key, whose calls need a moment.
 //!
 //! 1. Half of the threads serve strangers, and the run queue holds as many of them. A turn ends with the poll.
-//! 2. A connection is a stranger until its first call has shown its key. The next turn goes to one with few turns, of a
-//!    network of which few wait: a caller with a key needs few of both, and a flood many. Every [`OLDEST_EVERY`]th turn
-//!    goes to the one that waits longest, so none waits for ever.
+//! 2. A connection is a stranger until its first call has shown its key. The next turn goes to a
+//!    connection that had few turns and whose network has few others that wait: a caller with a key needs few of both, and a
+//!    flood many. Every [`OLDEST_EVERY`]th turn goes to the connection that waits longest, so none waits for ever.
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
@@ -203,6 +203,10 @@ mod tests {
 
     use super::*;
 
+    async fn take(stranger: &mut ConnectionTurns) -> Option<Turn> {
+        poll_fn(|context| Poll::Ready(stranger.take(context))).await
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p10_few_strangers_are_polled_at_once() {
         let turns = Turns::new(4);
@@ -250,9 +254,6 @@ mod tests {
     #[tokio::test]
     async fn p10_connections_that_had_few_turns_come_first() {
         let turns = Turns::new(1);
-        let take = async |stranger: &mut ConnectionTurns| {
-            poll_fn(|context| Poll::Ready(stranger.take(context))).await
-        };
         let mut other = turns.of(ConnectionSignals::default(), None);
         let mut turn = take(&mut other).await;
         let mut strangers = Vec::new();
@@ -288,9 +289,6 @@ mod tests {
     #[tokio::test]
     async fn p10_connections_of_one_network_wait_behind_others() {
         let turns = Turns::new(1);
-        let take = async |stranger: &mut ConnectionTurns| {
-            poll_fn(|context| Poll::Ready(stranger.take(context))).await
-        };
         let network = |last| Some(IpAddr::from([10, 0, 0, last]));
         let mut other = turns.of(ConnectionSignals::default(), None);
         let turn = take(&mut other).await;
@@ -319,9 +317,6 @@ mod tests {
     #[tokio::test]
     async fn p10_a_connection_waits_behind_few_that_come_later() {
         let turns = Turns::new(1);
-        let take = async |stranger: &mut ConnectionTurns| {
-            poll_fn(|context| Poll::Ready(stranger.take(context))).await
-        };
         let mut other = turns.of(ConnectionSignals::default(), None);
         let mut turn = take(&mut other).await;
         let mut waiting = turns.of(ConnectionSignals::default(), None);
