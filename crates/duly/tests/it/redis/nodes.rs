@@ -3,6 +3,7 @@
 use duly_redis_testkit::{cluster::Cluster, server};
 use rustix::process::Signal;
 
+use super::keys::until;
 use crate::harness::{Server, duly};
 
 #[test]
@@ -110,6 +111,20 @@ pub(super) fn agree_with(nodes: &[&Server], count: usize, arguments: &[&str]) {
         "they do not agree: {:?}",
         nodes.iter().map(|node| members(node, arguments)).collect::<Vec<_>>()
     );
+}
+
+/// Waits until every node calls every shard; the commands have these arguments.
+///
+/// Each node ends the fault of a master or shard at its own next trial, so one node may refuse a change for a second
+/// after another node has made one.
+pub(super) fn every_node_calls_every_shard(nodes: &[Server], arguments: &[&str]) {
+    until("every node calls every shard", || {
+        nodes.iter().all(|node| {
+            let health = node.run(&[&["--output", "json", "health"], arguments].concat());
+            // `the keys …` warns of a rollback.
+            health.code == Some(0) && !health.json()["warnings"].to_string().contains("\"shard ")
+        })
+    });
 }
 
 #[test]

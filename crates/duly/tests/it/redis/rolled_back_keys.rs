@@ -3,7 +3,10 @@
 use duly_redis_testkit::cluster::Cluster;
 use tempfile::TempDir;
 
-use super::keys::{Files, is_admitted, until, with};
+use super::{
+    keys::{Files, is_admitted, until, with},
+    nodes::every_node_calls_every_shard,
+};
 use crate::harness::Server;
 
 /// Returns `true` if a node reports the rollback, in its readiness and in its metrics; `None` if it is not
@@ -53,8 +56,11 @@ fn roll_back(remedy: &str, result: &str, are_revived: bool) {
     let (newer, _) = files.key(&nodes[1], &ops, "newer");
     until("the first node has the change", || is_admitted(&nodes[0], &newer));
     cluster.restore_data(copies.path());
+    until("every node reports it", || {
+        nodes.iter().all(|node| is_reported(node, &ops) == Some(true))
+    });
+    every_node_calls_every_shard(&nodes, &["--key-file", &ops]);
     for node in &nodes {
-        until("the node reports it", || is_reported(node, &ops) == Some(true));
         expect_refused(node, &ops, &kept_id);
         for (key, is_valid) in [(&kept, true), (&newer, true), (&revoked, false), (&deleted, false)]
         {
