@@ -39,8 +39,10 @@ pub(crate) struct Operation {
     pub(crate) kind: CallKind,
     /// Time limit of the response.
     pub(crate) time_limit: TimeLimit,
-    /// Effect of a repetition, which says too if a call may be a dry run.
+    /// Effect of a repetition.
     pub(crate) repeat: Repeat,
+    /// `true`: a call may be a dry run, which changes nothing.
+    pub(crate) dry_run: bool,
     /// `true`: a call that does nothing but revoke a key passes while the audit log cannot be written.
     pub(crate) may_revoke: bool,
 }
@@ -148,6 +150,7 @@ impl Operation {
             kind,
             time_limit: TimeLimit::Usual,
             repeat: Repeat::Yes,
+            dry_run: false,
             may_revoke: false,
         }
     }
@@ -166,6 +169,11 @@ impl Operation {
 
     const fn repeat(self, repeat: Repeat) -> Self {
         Self { repeat, ..self }
+    }
+
+    /// Lets a call be a dry run. Another call cannot be repeated.
+    const fn dry_run(self) -> Self {
+        Self { dry_run: true, repeat: Repeat::IfDryRun, ..self }
     }
 
     const fn may_revoke(self) -> Self {
@@ -215,7 +223,7 @@ pub(crate) static OPERATIONS: [Operation; 49] = [
     changes("cancel_by_filter", Operate)
         .http("POST", "/v1/namespaces/{namespace}/cancel")
         .grpc("/duly.v1.Timers/CancelMany")
-        .repeat(Repeat::IfDryRun),
+        .dry_run(),
     changes("lease", Consume)
         .http("POST", "/v1/namespaces/{namespace}/lease")
         .grpc("/duly.v1.Timers/Lease")

@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::{
     Problem, inbound, outbound,
-    status::{CALLER_LIMIT, from_library},
+    status::{CALLER_LIMIT, from_library, http_status},
 };
 use crate::{
     admission::{self, Arrival, Decision, admit},
@@ -63,10 +63,11 @@ pub(super) async fn edge(State(app): State<App>, mut request: Request, next: Nex
         }
         Err(problem) => refuse(problem),
     };
-    let status = response.extensions().get::<Status>().map_or(tonic::Code::Ok, Status::code);
-    app.routes().record(route, http_status(status), started.elapsed());
+    // Metrics and the audit log have the statuses of HTTP.
+    let status = response.extensions().get::<Status>().map_or(StatusCode::OK, http_status);
+    app.routes().record(route, status, started.elapsed());
     if let Some(audited) = audited {
-        audited.end(http_status(status));
+        audited.end(status);
     }
     response
 }
@@ -152,26 +153,6 @@ fn parse_timeout(text: &str) -> Option<Duration> {
         "n" => Duration::from_nanos(count),
         _ => return None,
     })
-}
-
-/// Returns the HTTP status that stands for a code in the metrics, which are those of HTTP.
-const fn http_status(code: tonic::Code) -> StatusCode {
-    use tonic::Code;
-    match code {
-        Code::Ok => StatusCode::OK,
-        Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
-        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => StatusCode::CONFLICT,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{collections::HashMap, time::Duration};
 
 use duly_api::{State, Words as _};
 use duly_core::{Code, error_code::Retry};
+use http::StatusCode;
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -15,6 +16,8 @@ use crate::{problem::Problem, service::no_response};
 
 /// The time limit of a caller.
 pub(super) const CALLER_LIMIT: &str = "within the caller's grpc-timeout";
+/// Name of the code of the contract in the metadata of `ErrorInfo`.
+const CODE: &str = "code";
 /// The domain of the reasons in `ErrorInfo`.
 const DOMAIN: &str = "duly";
 
@@ -23,7 +26,7 @@ impl From<Problem> for Status {
         let code = problem.code();
         let problem = *problem.into_body();
         let mut details = ErrorDetails::new();
-        let mut metadata = HashMap::from([("code".to_owned(), code.as_str().to_owned())]);
+        let mut metadata = HashMap::from([(CODE.to_owned(), code.as_str().to_owned())]);
         let mut add = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 metadata.insert(name.to_owned(), value);
@@ -52,6 +55,14 @@ impl From<Problem> for Status {
         }
         Self::with_error_details(status, problem.detail, details)
     }
+}
+
+/// Returns the HTTP status of the code that a status carries.
+pub(super) fn http_status(status: &Status) -> StatusCode {
+    let info = status.get_details_error_info();
+    let name = info.and_then(|mut info| info.metadata.remove(CODE)).unwrap_or_default();
+    let code = Code::ALL.into_iter().find(|code| code.as_str() == name).unwrap_or(Code::Internal);
+    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// Returns a status of the library as one of Duly's.
@@ -92,4 +103,19 @@ pub(super) fn stream_deadline_exceeded() -> Status {
 pub(super) fn stopping() -> Status {
     let detail = "the server is stopping: reconnect, and repeat the call";
     Problem::temporary(Code::Unavailable, detail).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_counts_with_its_http_status() {
+        for code in Code::ALL {
+            let status = Status::from(Problem::new(code, "x"));
+            assert_eq!(http_status(&status).as_u16(), code.http_status(), "{code:?}");
+        }
+        let unknown = from_library(Status::unimplemented("x"));
+        assert_eq!(http_status(&unknown), StatusCode::METHOD_NOT_ALLOWED);
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     audit::{CallNotes, SharedNotes, StreamStep},
     auth::Caller,
     memory::budget::Budget,
-    operations::{CallKind, Operation, Repeat},
+    operations::{CallKind, Operation},
     problem::Problem,
 };
 
@@ -169,7 +169,7 @@ impl Admitted {
 
     /// Notes that the call is a dry run, which changes nothing.
     pub(crate) fn set_dry_run(&self) {
-        debug_assert_eq!(self.0.operation.repeat, Repeat::IfDryRun, "as the table says");
+        debug_assert!(self.0.operation.dry_run, "as the table says");
         self.0.changes_nothing.store(true, Ordering::Release);
     }
 
