@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_api::cluster::{ClusterInfo, Node};
 use duly_core::access::Action;
-use duly_node::MemberView;
+use duly_node::{MemberView, NodeHealth};
 use duly_store::{Health, RestoreState, deployment::MembershipStage};
 use tokio::time::timeout;
 
@@ -50,15 +50,9 @@ impl Admitted {
     /// In a rolling upgrade, nodes of an older version leave one by one, each after the previous node is
     /// ready again. So a node that waits for them has to be ready.
     fn warnings(&self, mut of_store: Vec<String>) -> Vec<String> {
-        let health = self.node.health();
         let caller = self.caller();
-        let unleased = health.unleased.iter().filter(|namespace| caller.covers(namespace.as_str()));
-        of_store.extend(unleased.map(|namespace| {
-            format!(
-                "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is a \
-                 webhook missing?"
-            )
-        }));
+        let node = NodeSentences::new(self.node.health(), |namespace| caller.covers(namespace));
+        of_store.extend(node.warnings);
         of_store.extend(self.audit.reason().filter(|_| !self.audit.is_required()));
         if self.auth.records().restore == RestoreState::Unconfirmed {
             let sentence =
@@ -66,14 +60,6 @@ impl Admitted {
             of_store.push(sentence.to_owned());
         }
         of_store.extend(self.auth.tokens().and_then(|tokens| tokens.warning()));
-        let names = health.waits_for;
-        if !names.is_empty() {
-            of_store.push(format!(
-                "nodes of an older version are still members: {}; until they have stopped, this node \
-                 accepts calls and starts no attempts: upgrade them",
-                names.join(", ")
-            ));
-        }
         of_store
     }
 
@@ -84,23 +70,7 @@ impl Admitted {
         // Timers go on, and each call or change is refused.
         reasons.extend(self.auth.unusable().map(|(reason, _)| reason));
         reasons.extend(self.audit.reason().filter(|_| self.audit.is_required()));
-        let node = self.node.health();
-        if node.draining {
-            reasons.push("the server is stopping".to_owned());
-        }
-        reasons.extend(node.cut_off_for.map(|silent| {
-            format!(
-                "no majority of the coordinator shards has acknowledged this node's heartbeats for \
-                 {:.1} s: until one does, the node starts no attempts",
-                silent.as_secs_f64()
-            )
-        }));
-        let stuck = node.loops.iter().filter(|l| l.idle_for > IDLE_MAX);
-        reasons.extend(stuck.map(|l| format!("{} has been stalled for {:?}", l.name, l.idle_for)));
-        let neglected = node.neglected.iter();
-        reasons.extend(
-            neglected.map(|lane| format!("lane {lane} has timers due and makes no progress")),
-        );
+        reasons.extend(NodeSentences::new(self.node.health(), |_| false).reasons);
         reasons
     }
 
@@ -135,6 +105,60 @@ impl Admitted {
     }
 }
 
+/// The sentences about a node.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct NodeSentences {
+    /// Warnings while it can work.
+    warnings: Vec<String>,
+    /// Reasons why it cannot work.
+    reasons: Vec<String>,
+}
+
+impl NodeSentences {
+    /// Returns the sentences; those about a namespace only if `covers` is `true` for its name.
+    fn new(health: NodeHealth, covers: impl Fn(&str) -> bool) -> Self {
+        let NodeHealth { loops, draining, neglected, unleased, cut_off_for, waits_for, .. } =
+            health;
+        let mut warnings: Vec<_> = unleased
+            .iter()
+            .filter(|namespace| covers(namespace.as_str()))
+            .map(|namespace| {
+                format!(
+                    "namespace {namespace} has timers due and no consumer leases them: is the name misspelled, or is \
+                     a webhook missing?"
+                )
+            })
+            .collect();
+        if !waits_for.is_empty() {
+            warnings.push(format!(
+                "nodes of an older version are still members: {}; until they have stopped, this node \
+                 accepts calls and starts no attempts: upgrade them",
+                waits_for.join(", ")
+            ));
+        }
+        let mut reasons = Vec::new();
+        if draining {
+            reasons.push("the server is stopping".to_owned());
+        }
+        reasons.extend(cut_off_for.map(|silent| {
+            format!(
+                "no majority of the coordinator shards has acknowledged this node's heartbeats for \
+                 {:.1} s: until one does, the node starts no attempts",
+                silent.as_secs_f64()
+            )
+        }));
+        let stuck = loops.iter().filter(|it| it.idle_for > IDLE_MAX);
+        reasons
+            .extend(stuck.map(|it| format!("{} has been stalled for {:?}", it.name, it.idle_for)));
+        reasons.extend(
+            neglected
+                .iter()
+                .map(|lane| format!("lane {lane} has timers due and makes no progress")),
+        );
+        Self { warnings, reasons }
+    }
+}
+
 fn node(member: MemberView) -> Node {
     Node {
         name: member.name,
@@ -154,6 +178,8 @@ fn node(member: MemberView) -> Node {
 #[cfg(test)]
 mod tests {
     use axum::http::{Method, StatusCode};
+    use duly_core::NamespaceName;
+    use duly_node::LoopHealth;
     use duly_store::AccessRecords;
 
     use crate::{
@@ -162,6 +188,88 @@ mod tests {
         service::Admitted,
         tests::TestServer,
     };
+
+    use super::*;
+
+    fn anyone(server: &TestServer) -> Admitted {
+        let operation = of_http(&Method::GET, READYZ);
+        Admitted::new(server.app.clone(), operation, Caller::Anyone, None, None)
+    }
+
+    #[test]
+    fn each_trouble_of_a_node_has_its_sentence() {
+        // Exhaustive: a new field gets a sentence here, or the reason for none.
+        let healthy = || NodeHealth {
+            loops: vec![LoopHealth { name: "shard 3".to_owned(), idle_for: IDLE_MAX }],
+            // Counts are in the metrics.
+            waiters: 1,
+            deliveries_in_flight: 1,
+            unsettled: 1,
+            restarts: 1,
+            draining: false,
+            neglected: Vec::new(),
+            unleased: Vec::new(),
+            cut_off_for: None,
+            waits_for: Vec::new(),
+        };
+        let sentences = |change: fn(&mut NodeHealth)| {
+            let mut health = healthy();
+            change(&mut health);
+            let NodeSentences { warnings, reasons } =
+                NodeSentences::new(health, |namespace| namespace == "orders");
+            (warnings.join("; "), reasons.join("; "))
+        };
+        assert_eq!(sentences(|_| {}), Default::default());
+        for (change, expected) in [
+            (
+                (|it| {
+                    it.unleased =
+                        ["orders", "foreign"].map(|it| NamespaceName::new(it).unwrap()).into()
+                }) as fn(&mut NodeHealth),
+                "namespace orders has timers due and no consumer leases them",
+            ),
+            (
+                |it| it.waits_for = vec!["old-1".to_owned()],
+                "members: old-1; until they have stopped",
+            ),
+        ] {
+            let (warnings, reasons) = sentences(change);
+            assert!(warnings.contains(expected) && !warnings.contains("foreign"), "{warnings}");
+            assert_eq!(reasons, "", "the node is ready");
+        }
+        for (change, expected) in [
+            ((|it| it.draining = true) as fn(&mut NodeHealth), "the server is stopping"),
+            (
+                |it| it.cut_off_for = Some(Duration::from_millis(12_340)),
+                "acknowledged this node's heartbeats for 12.3 s",
+            ),
+            (
+                |it| it.loops[0].idle_for += Duration::from_secs(1),
+                "shard 3 has been stalled for 11s",
+            ),
+            (
+                |it| it.neglected = vec!["orders".to_owned()],
+                "lane orders has timers due and makes no progress",
+            ),
+        ] {
+            let (warnings, reasons) = sentences(change);
+            assert!(reasons.contains(expected), "{reasons}");
+            assert_eq!(warnings, "");
+        }
+    }
+
+    #[tokio::test]
+    async fn restored_keys_are_a_warning() {
+        let auth = Auth::new(false, None, false);
+        let server = TestServer::start_with(auth.clone()).await;
+        auth.use_records(AccessRecords {
+            version: 1,
+            restore: RestoreState::Unconfirmed,
+            ..Default::default()
+        });
+        let warnings = anyone(&server).readiness().expect("it is ready");
+        assert!(warnings.join("; ").contains("until `duly key confirm` is run"), "{warnings:?}");
+    }
 
     #[tokio::test]
     async fn damaged_keys_make_a_server_unready() {
@@ -176,9 +284,6 @@ mod tests {
         let (status, body) = readyz().await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(body.to_string().contains(&damage), "a stranger gets the reason: {body}");
-        let operation = of_http(&Method::GET, READYZ);
-        let app = server.app.clone();
-        let admitted = Admitted::new(app, operation, Caller::Anyone, None, None);
-        assert_eq!(admitted.reasons(&server.app.store.health()), [damage]);
+        assert_eq!(anyone(&server).reasons(&server.app.store.health()), [damage]);
     }
 }
