@@ -247,7 +247,9 @@ impl Tokens {
             }
             tokio::select! {
                 () = sleep_until(began + self.options.reload) => {}
-                () = self.unknown_key.notified() => sleep_until(began + READ_AGAIN_AFTER).await,
+                () = self.unknown_key.notified() => {
+                    sleep_until(began + READ_AGAIN_AFTER.min(self.options.reload)).await;
+                }
             }
         }
     }
