@@ -98,8 +98,7 @@ impl Destination {
         }
     }
 
-    /// Returns a webhook receiver as a response shows it.
-    pub fn shown_http(http: &CheckedHttp, credentials: CredentialsForm) -> Self {
+    fn shown_http(http: &CheckedHttp, credentials: CredentialsForm) -> Self {
         let is_whole = credentials == CredentialsForm::Whole;
         let url = http.url().as_str();
         let url = match url.split_once('?') {

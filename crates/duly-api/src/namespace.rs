@@ -7,7 +7,7 @@
 //!    that is named in `reset` (`null` in JSON) goes back to its default.
 
 use duly_core::{
-    Destination as CheckedDestination, Invalid, Millis, Settings,
+    Invalid, Millis, Settings,
     limits::Limits as CheckedLimits,
     namespace::{
         FALLBACK_ATTEMPTS_DEFAULT, FALLBACK_ATTEMPTS_MAX, FALLBACK_OPEN_DEFAULT, FALLBACK_OPEN_MAX,
@@ -382,10 +382,9 @@ impl SigningSecrets {
 impl Fallback {
     fn check(self) -> Result<CheckedFallback, Invalid> {
         let destination = self.destination.unwrap_or_default().check("destination")?;
-        let CheckedDestination::Http(destination) = destination else {
-            let allowed = "an http destination: a fallback is a webhook";
-            return Err(Invalid::new("destination", "pull", allowed));
-        };
+        if destination.is_pull() {
+            return Err(CheckedFallback::is_no_pull());
+        }
         let attempts = self.after_attempts.unwrap_or(FALLBACK_ATTEMPTS_DEFAULT);
         let open = self.after_open.unwrap_or_else(|| FALLBACK_OPEN_DEFAULT.into());
         Ok(CheckedFallback {
@@ -397,7 +396,7 @@ impl Fallback {
 
     fn shown(fallback: &CheckedFallback, credentials: CredentialsForm) -> Self {
         Self {
-            destination: Some(Destination::shown_http(&fallback.destination, credentials)),
+            destination: Some(Destination::shown(&fallback.destination, credentials)),
             after_attempts: Some(fallback.after_attempts),
             after_open: Some(fallback.after_open.into()),
         }

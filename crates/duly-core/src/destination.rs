@@ -1,10 +1,14 @@
 //! Destinations: the target of a firing, and the lane that the firing belongs to.
 
+mod stored_origin;
+
 use std::sync::Arc;
 
 use url::Url;
 
-use crate::{Millis, headers::Headers, invalid::Invalid, similar_name::with_similar};
+use crate::{
+    Millis, hash_feed::Feed, headers::Headers, invalid::Invalid, similar_name::with_similar,
+};
 
 /// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
@@ -114,9 +118,9 @@ impl HttpDestination {
         &self.url
     }
 
-    /// Returns the approximate memory that it takes besides its own size, in bytes.
-    pub fn heap_bytes(&self) -> usize {
-        self.url.as_str().len() + self.headers.heap_bytes()
+    /// Returns the lane of the receiver at a URL that was checked when it was accepted.
+    pub fn lane_key_of_stored(url: &str) -> Result<LaneKey, Invalid> {
+        stored_origin::origin_of(url).map(|origin| LaneKey::Receiver(Arc::from(origin)))
     }
 
     /// Returns scheme, host and port: the unit of isolation between receivers.
@@ -146,7 +150,54 @@ impl Destination {
     pub fn lane_key(&self) -> LaneKey {
         match self {
             Self::Pull => LaneKey::Pull,
-            Self::Http(http) => LaneKey::Origin(Arc::from(http.origin())),
+            Self::Http(http) => LaneKey::Receiver(Arc::from(http.origin())),
+        }
+    }
+
+    /// Returns `true` if consumers lease the firings, and nothing is sent.
+    pub fn is_pull(&self) -> bool {
+        *self == Self::Pull
+    }
+
+    /// Returns the URL that firings are sent to, if they are sent to one.
+    pub fn url(&self) -> Option<&Url> {
+        match self {
+            Self::Pull => None,
+            Self::Http(http) => Some(http.url()),
+        }
+    }
+
+    /// Returns the headers of every delivery.
+    pub fn headers(&self) -> Option<&Headers> {
+        match self {
+            Self::Pull => None,
+            Self::Http(http) => Some(&http.headers),
+        }
+    }
+
+    /// Returns the approximate memory that it takes besides its own size, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.target_bytes() + self.headers().map_or(0, Headers::heap_bytes)
+    }
+
+    /// Returns the size of its texts without the headers, in bytes.
+    pub(crate) fn target_bytes(&self) -> usize {
+        match self {
+            Self::Pull => 0,
+            Self::Http(http) => http.url.as_str().len(),
+        }
+    }
+
+    /// Adds each field to the hash of a request. The form is frozen.
+    pub(crate) fn hash_into(&self, feed: &mut Feed) {
+        match self {
+            Self::Pull => feed.bytes(b'P', &[]),
+            Self::Http(HttpDestination { url, method, headers, timeout }) => {
+                feed.bytes(b'U', url.as_str().as_bytes());
+                feed.bytes(b'M', method.as_str().as_bytes());
+                feed.headers(headers);
+                feed.number(b'T', timeout.ms());
+            }
         }
     }
 }
@@ -156,9 +207,9 @@ impl Destination {
 pub enum LaneKey {
     /// Firings that consumers lease.
     Pull,
-    /// Firings to one HTTP origin.
-    Origin(Arc<str>),
-    /// Firings to all origins beyond the maximum number of lanes of a namespace.
+    /// Firings to one receiver: an HTTP origin.
+    Receiver(Arc<str>),
+    /// Firings to all receivers beyond the maximum number of lanes of a namespace.
     Overflow,
 }
 
@@ -167,7 +218,7 @@ impl LaneKey {
     pub fn label(&self) -> &str {
         match self {
             Self::Pull => "pull",
-            Self::Origin(origin) => origin,
+            Self::Receiver(receiver) => receiver,
             Self::Overflow => "overflow",
         }
     }

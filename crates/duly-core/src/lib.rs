@@ -26,6 +26,7 @@ pub mod duration;
 pub mod env;
 pub mod error_code;
 mod error_sections;
+mod hash_feed;
 pub mod headers;
 pub mod ids;
 pub mod invalid;
@@ -47,6 +48,7 @@ pub mod similar_name;
 pub mod time;
 pub mod timer;
 pub mod tombstone;
+pub mod totals;
 pub mod view;
 
 pub use delivery_id::DeliveryId;

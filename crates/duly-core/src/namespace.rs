@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::{
     Destination, Millis, RetryPolicy,
-    destination::HttpDestination,
     invalid::{Invalid, check_range},
     limits::Limits,
 };
@@ -90,10 +89,7 @@ impl Settings {
     pub fn heap_bytes(&self) -> usize {
         let fallback =
             self.fallback.as_ref().map_or(0, |fallback| fallback.destination.heap_bytes());
-        let destination = match &self.destination {
-            Destination::Pull => 0,
-            Destination::Http(http) => http.heap_bytes(),
-        };
+        let destination = self.destination.heap_bytes();
         let retry = match &self.retry {
             RetryPolicy::Exponential(_) => 0,
             RetryPolicy::Delays(waits) => waits.capacity() * size_of::<Millis>(),
@@ -107,8 +103,8 @@ impl Settings {
 /// A second receiver of a namespace's webhooks, which takes over when the first fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fallback {
-    /// The receiver.
-    pub destination: HttpDestination,
+    /// The receiver: not consumers.
+    pub destination: Destination,
     /// Number of failed attempts of a firing after which its later attempts go to the fallback.
     pub after_attempts: u32,
     /// Time for which the breaker of a lane must be open before all its firings go to the fallback.
@@ -116,7 +112,16 @@ pub struct Fallback {
 }
 
 impl Fallback {
+    /// Returns the refusal of consumers as a fallback.
+    pub fn is_no_pull() -> Invalid {
+        let allowed = "an http destination: a fallback is a webhook";
+        Invalid::new("destination", "pull", allowed)
+    }
+
     fn check(&self) -> Result<(), Invalid> {
+        if self.destination.is_pull() {
+            return Err(Self::is_no_pull());
+        }
         check_range("after_attempts", self.after_attempts, 1..=FALLBACK_ATTEMPTS_MAX)?;
         let open = self.after_open.within(Millis::ZERO, FALLBACK_OPEN_MAX);
         open.map_err(|e| e.within("after_open")).map(|_| ())

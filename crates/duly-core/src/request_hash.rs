@@ -4,11 +4,9 @@
 //! and with its length. `if_exists` and the trace context are not part of it. The encoding is frozen,
 //! because stored hashes are compared with new ones.
 
-use xxhash_rust::xxh3::Xxh3Default;
-
 use crate::{
-    Destination, RetryPolicy, Schedule,
-    headers::Headers,
+    RetryPolicy, Schedule,
+    hash_feed::Feed,
     payload::Form,
     schedule::{TimerSpec, When},
 };
@@ -20,7 +18,7 @@ pub struct RequestHash(pub u128);
 impl RequestHash {
     /// Hashes a request.
     pub fn of(schedule: &Schedule) -> Self {
-        let mut feed = Feed(Xxh3Default::new());
+        let mut feed = Feed::default();
         match schedule.when {
             When::At(due_at) => feed.number(b'a', due_at.unix_ms()),
             When::After(delay) => feed.number(b'd', delay.ms()),
@@ -52,7 +50,7 @@ impl RequestHash {
             feed.bytes(b's', key.as_str().as_bytes());
         }
         if let Some(destination) = destination {
-            feed.destination(destination);
+            destination.hash_into(&mut feed);
         }
         if let Some(retry) = retry {
             feed.retry(retry);
@@ -60,42 +58,11 @@ impl RequestHash {
         if let Some(expire_after) = expire_after {
             feed.number(b'x', expire_after.ms());
         }
-        Self(feed.0.digest128())
+        Self(feed.digest())
     }
 }
 
-struct Feed(Xxh3Default);
-
 impl Feed {
-    fn bytes(&mut self, tag: u8, bytes: &[u8]) {
-        self.0.update(&[tag]);
-        self.0.update(&(bytes.len() as u64).to_le_bytes());
-        self.0.update(bytes);
-    }
-
-    fn number(&mut self, tag: u8, number: u64) {
-        self.bytes(tag, &number.to_le_bytes());
-    }
-
-    fn headers(&mut self, headers: &Headers) {
-        for (name, value) in headers.iter() {
-            self.bytes(b'h', name.as_bytes());
-            self.bytes(b'v', value.as_bytes());
-        }
-    }
-
-    fn destination(&mut self, destination: &Destination) {
-        match destination {
-            Destination::Pull => self.bytes(b'P', &[]),
-            Destination::Http(http) => {
-                self.bytes(b'U', http.url().as_str().as_bytes());
-                self.bytes(b'M', http.method.as_str().as_bytes());
-                self.headers(&http.headers);
-                self.number(b'T', http.timeout.ms());
-            }
-        }
-    }
-
     fn retry(&mut self, retry: &RetryPolicy) {
         match retry {
             RetryPolicy::Exponential(policy) => {
@@ -117,7 +84,9 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Millis, Payload, TimerId, Timestamp, schedule::Tags};
+    use crate::{
+        Destination, Millis, Payload, TimerId, Timestamp, headers::Headers, schedule::Tags,
+    };
 
     fn base() -> Schedule {
         Schedule::new(TimerId::new("a").unwrap(), When::After(Millis::from_secs(1)))

@@ -120,7 +120,7 @@ async fn audit(shared: &Shared) -> Result<AuditFindings> {
 fn can_progress(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
     match lane.key {
         LaneKey::Pull => !shared.pull.waiters.lock().is_neglected(&lane.namespace),
-        LaneKey::Origin(_) | LaneKey::Overflow => {
+        LaneKey::Receiver(_) | LaneKey::Overflow => {
             let lanes = shared.lanes.lock();
             // When the backlog is full, a lane that is not in it is no finding.
             lanes.is_full(shard) || lanes.can_progress(shard, lane, shared.clock.boot())
@@ -147,7 +147,7 @@ fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
     for (shard, lane) in neglected {
         match lane.key {
             LaneKey::Pull => crate::pull::ready(shared, *shard, &lane.namespace),
-            LaneKey::Origin(_) | LaneKey::Overflow => {
+            LaneKey::Receiver(_) | LaneKey::Overflow => {
                 shared.lanes.lock().reset_neglected(*shard, lane)
             }
         }

@@ -52,7 +52,7 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
     let shared = Arc::clone(&attempt.shared);
     let receiver = attempt.choose_receiver(&firing);
     let chosen = match (&firing.settings.fallback, receiver) {
-        (Some(fallback), Receiver::Fallback) => Destination::Http(fallback.destination.clone()),
+        (Some(fallback), Receiver::Fallback) => fallback.destination.clone(),
         (None, Receiver::Fallback) => {
             // The fallback was removed between plan and claim, and the breaker of the lane's own
             // receiver is open.

@@ -256,7 +256,7 @@ async fn walk(
                     serve_pull_lane(shared, shard, &ready);
                     result.lower_next_due(announce(shared, shard, &ready.lane.namespace));
                 }
-                LaneKey::Origin(_) | LaneKey::Overflow => push.push(ready),
+                LaneKey::Receiver(_) | LaneKey::Overflow => push.push(ready),
             }
         }
         let boot = shared.clock.boot();

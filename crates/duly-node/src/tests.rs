@@ -128,7 +128,7 @@ async fn p10_a_lane_never_has_more_under_way_than_its_cap() {
         let lanes = world.handle.lanes(&world.namespace);
         assert_eq!(lanes[0].in_flight, under_way.len());
         assert_eq!(lanes[0].cap, Some(3));
-        assert!(matches!(&lanes[0].key, LaneKey::Origin(o) if **o == *A));
+        assert!(matches!(&lanes[0].key, LaneKey::Receiver(o) if **o == *A));
         if ended < 17 {
             assert_eq!(lanes[0].state, Activity::Capped);
         }

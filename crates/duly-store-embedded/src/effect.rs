@@ -93,7 +93,7 @@ pub(crate) enum LaneOf {
     /// The pull lane.
     Pull,
     /// The lane of a receiver.
-    Origin(Box<LaneKey>),
+    Receiver(Box<LaneKey>),
 }
 
 /// The origin of a dead letter.
@@ -213,10 +213,10 @@ const fn expired_from(expires_at: Timestamp) -> u64 {
 
 impl LaneOf {
     fn of(destination: Option<&Destination>) -> Self {
-        match destination {
+        match destination.map(Destination::lane_key) {
             None => Self::Default,
-            Some(Destination::Pull) => Self::Pull,
-            Some(other) => Self::Origin(Box::new(other.lane_key())),
+            Some(LaneKey::Pull) => Self::Pull,
+            Some(key) => Self::Receiver(Box::new(key)),
         }
     }
 }

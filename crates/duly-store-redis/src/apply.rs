@@ -19,7 +19,7 @@ use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
 use redis::Value;
 
 use crate::{
-    case::origin_of,
+    case::receiver_of,
     change::{at_once, digits, next_round},
     connection::Call,
     deployment::Deployment,
@@ -81,12 +81,12 @@ impl ScheduleArguments {
         self.each.push(format!("{sign}{ms}").into_bytes());
         self.each.push(packed.record[..record::TIMES.start].to_vec());
         self.each.push(packed.record[record::TIMES.end..].to_vec());
-        let origin = origin_of(record);
-        if origin.is_some() || packed.payload.is_some() || schedule.spec.expire_after.is_some() {
+        let receiver = receiver_of(record);
+        if receiver.is_some() || packed.payload.is_some() || schedule.spec.expire_after.is_some() {
             let bytes = schedule.spec.payload.as_ref().map_or(0, |payload| payload.bytes.len());
             let expires = schedule.spec.expire_after.map(|after| digits(after.ms()));
             self.more.push(digits(self.count));
-            self.more.push(origin.unwrap_or_default().into_bytes());
+            self.more.push(receiver.unwrap_or_default().as_bytes().to_vec());
             self.more.push(packed.payload.unwrap_or_default());
             self.more.push(digits(bytes));
             self.more.push(expires.unwrap_or_default());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use duly_core::{
     NamespaceName, Settings, State, Timer, TimerId, Timestamp, Tombstone, operate::QuotaUse,
+    totals::Total,
 };
 use duly_store::{Answer, Error, TimerView};
 
@@ -20,7 +21,7 @@ use crate::record::{Lease, Record, cancelled};
 
 mod decide;
 
-pub(crate) use decide::{SettleDecision, context_of, origin_of};
+pub(crate) use decide::{SettleDecision, context_of, receiver_of};
 
 /// Settings and state of a namespace, as one shard has them.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,7 +142,7 @@ pub(crate) struct Draft {
     pub(crate) quota_use: QuotaUse,
     /// Refused when `schedule_per_second` is used up; the coordinator shard may have to be asked.
     pub(crate) rate: Option<&'static str>,
-    pub(crate) counts: &'static [&'static str],
+    pub(crate) counts: &'static [Total],
 }
 
 /// New state of the live timer.
@@ -185,8 +186,8 @@ impl Draft {
                 if let Some(at) = timer.expires_at() {
                     push("exp", at.unix_ms().to_string().as_bytes());
                 }
-                if let Some(origin) = origin_of(record) {
-                    push("origin", origin.as_bytes());
+                if let Some(receiver) = receiver_of(record) {
+                    push("origin", receiver.as_bytes());
                 }
                 match packed.payload {
                     Some(payload) => push("payload", &payload),
@@ -233,7 +234,7 @@ impl Draft {
         if let Some(admission) = self.rate {
             push("rate", admission.as_bytes());
         }
-        for count in self.counts {
+        for count in self.counts.iter().map(|total| total.as_str()) {
             push(&format!("count.{count}"), b"1");
         }
         out

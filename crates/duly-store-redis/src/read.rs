@@ -1,9 +1,9 @@
 //! Reads: one timer, lists, counts, forecasts.
 
-use duly_core::{NamespaceName, State, TimerId, Timestamp, shard::ShardId};
+use duly_core::{NamespaceName, State, TimerId, Timestamp, shard::ShardId, totals::Totals};
 use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
-    query::{Body, LaneStats, ListState, Position, Totals},
+    query::{Body, LaneStats, ListState, Position},
 };
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Settings of a namespace: encoded as a blob for Rust, and as a few fields for the scripts.
 
 use duly_core::{
-    Destination, Millis, Settings,
+    Millis, Settings,
     destination::LaneKey,
     limits::Limits,
     namespace::{Fallback, SigningSecret},
@@ -38,7 +38,7 @@ pub(crate) fn encode(settings: &Settings) -> Vec<u8> {
         w.field(FALLBACK, |w| {
             w.number(u64::from(fallback.after_attempts));
             w.number(fallback.after_open.ms());
-            encode_destination(w, &Destination::Http(fallback.destination.clone()));
+            encode_destination(w, &fallback.destination);
         });
     }
     w.field(RETRY, |w| encode_retry(w, &settings.retry));
@@ -94,18 +94,19 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Settings> {
 
 fn decode_fallback(r: &mut Reader<'_>) -> Result<Fallback> {
     let (after_attempts, after_open) = (r.small()?, r.millis()?);
-    match decode_destination(r)? {
-        Destination::Http(destination) => Ok(Fallback { destination, after_attempts, after_open }),
-        Destination::Pull => Err(Unreadable::Impossible("a fallback is a webhook".to_owned())),
+    let destination = decode_destination(r)?;
+    if destination.is_pull() {
+        return Err(Unreadable::Impossible("consumers as a fallback".to_owned()));
     }
+    Ok(Fallback { destination, after_attempts, after_open })
 }
 
-/// Returns a lane's key as the scripts know it: `P`, `V`, or `O` and the origin.
+/// Returns a lane's key as the scripts know it: `P`, `V`, or `O` and the receiver.
 pub(crate) fn lane_name(key: &LaneKey) -> String {
     match key {
         LaneKey::Pull => "P".to_owned(),
         LaneKey::Overflow => "V".to_owned(),
-        LaneKey::Origin(origin) => format!("O{origin}"),
+        LaneKey::Receiver(receiver) => format!("O{receiver}"),
     }
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn lane_key(name: &str) -> Result<LaneKey> {
     match (name, name.strip_prefix('O')) {
         ("P", _) => Ok(LaneKey::Pull),
         ("V", _) => Ok(LaneKey::Overflow),
-        (_, Some(origin)) => Ok(LaneKey::Origin(origin.into())),
+        (_, Some(receiver)) => Ok(LaneKey::Receiver(receiver.into())),
         _ => Err(Unreadable::Impossible(format!("there is no lane {name:?}"))),
     }
 }

@@ -13,10 +13,10 @@ use duly_core::{
 
 use crate::Token;
 
-/// Maximum number of distinct HTTP origins of one namespace's timers that get lanes of their own. Timers to
-/// later origins share [`LaneKey::Overflow`]. An origin keeps its lane while the namespace exists. The
+/// Maximum number of distinct receivers of one namespace's timers that get lanes of their own. Timers to
+/// later receivers share [`LaneKey::Overflow`]. A receiver keeps its lane while the namespace exists. The
 /// namespace's own destination never overflows.
-pub const ORIGINS_MAX: usize = 252;
+pub const RECEIVERS_MAX: usize = 252;
 
 /// Maximum number of lanes in one claim; a claim with more is refused.
 pub const LANES_MAX: usize = 1_000;

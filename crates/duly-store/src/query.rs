@@ -3,7 +3,7 @@
 pub use duly_core::view::{Body, TimerView};
 use duly_core::{
     Incarnation, Millis, NamespaceName, State, TimerId, Timestamp, destination::LaneKey,
-    invalid::check_range, shard::ShardId,
+    invalid::check_range, shard::ShardId, totals::Totals,
 };
 
 use crate::Result;
@@ -206,21 +206,7 @@ impl Stats {
             oldest_due_at: earliest(self.oldest_due_at, other.oldest_due_at),
             paused: self.paused || other.paused,
             lanes: self.lanes,
-            totals: self.totals.merge(other.totals),
-        }
-    }
-}
-
-impl Totals {
-    const fn merge(self, other: Self) -> Self {
-        Self {
-            scheduled: self.scheduled + other.scheduled,
-            fired: self.fired + other.fired,
-            delivered: self.delivered + other.delivered,
-            failed: self.failed + other.failed,
-            cancelled: self.cancelled + other.cancelled,
-            rescheduled: self.rescheduled + other.rescheduled,
-            dead: self.dead + other.dead,
+            totals: self.totals + other.totals,
         }
     }
 }
@@ -236,25 +222,6 @@ pub struct LaneStats {
     pub retry_due: u64,
     /// Firings under a lease.
     pub in_flight: u64,
-}
-
-/// Monotonic totals of a namespace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Timers that were created or replaced.
-    pub scheduled: u64,
-    /// Attempts that were claimed.
-    pub fired: u64,
-    /// Firings that were acknowledged.
-    pub delivered: u64,
-    /// Attempts that ended without a confirmation.
-    pub failed: u64,
-    /// Timers that were cancelled.
-    pub cancelled: u64,
-    /// Changes by PATCH and fire.
-    pub rescheduled: u64,
-    /// Firings that were dead-lettered.
-    pub dead: u64,
 }
 
 /// Free space of the disk.

@@ -183,13 +183,8 @@ fn of_headers(headers: &Headers) -> Sizes {
 }
 
 fn of_destination(destination: &Destination) -> Sizes {
-    match destination {
-        Destination::Pull => Sizes::default(),
-        Destination::Http(http) => {
-            let url = Sizes::content(http.url().as_str().len());
-            [url, of_headers(&http.headers)].into_iter().sum()
-        }
-    }
+    let target = Sizes::content(destination.target_bytes());
+    [Some(target), destination.headers().map(of_headers)].into_iter().flatten().sum()
 }
 
 const fn of_retry(retry: &RetryPolicy) -> Sizes {

@@ -31,7 +31,7 @@ fn lane(n: usize) -> Lane {
 fn lane_in(namespace: &str, n: usize) -> Lane {
     Lane {
         namespace: NamespaceName::new(namespace).unwrap(),
-        key: LaneKey::Origin(Arc::from(format!("https://r{n:03}"))),
+        key: LaneKey::Receiver(Arc::from(format!("https://r{n:03}"))),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The effect of a lane's limits, as seen from outside.
 
-use duly_core::{Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback};
+use duly_core::{
+    Destination, Millis, RetryPolicy, destination::HttpDestination, namespace::Fallback,
+};
 use duly_store::namespaces::{Put, Secrets};
 
 use super::*;
@@ -9,7 +11,7 @@ use crate::{BreakerState, LaneLoad};
 fn lane(world: &World, origin: &str) -> LaneLoad {
     let lanes = world.handle.lanes(&world.namespace);
     let found =
-        lanes.into_iter().find(|lane| matches!(&lane.key, LaneKey::Origin(o) if **o == *origin));
+        lanes.into_iter().find(|lane| matches!(&lane.key, LaneKey::Receiver(o) if **o == *origin));
     found.expect("the lane is known")
 }
 
@@ -206,7 +208,7 @@ const C: &str = "https://second.example";
 async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
     let mut settings = world::settings();
     settings.retry = RetryPolicy::Delays(vec![ms(1_000); 8]);
-    let destination = HttpDestination::new(C).unwrap();
+    let destination = HttpDestination::new(C).map(Destination::Http).unwrap();
     settings.fallback = Some(Fallback { destination, after_attempts, after_open });
     world.put(settings).await;
 }

@@ -251,7 +251,7 @@ async fn p3_leases_of_nodes_that_died_unobserved_end() {
     let mut nodes = Together::start(1).await;
     nodes.worlds[0].handle.drain().await;
     nodes.worlds[0].schedule("a", ms(0), A).await;
-    let request = claim_as(&nodes, MemberId(4_711), LaneKey::Origin(Arc::from(A)));
+    let request = claim_as(&nodes, MemberId(4_711), LaneKey::Receiver(Arc::from(A)));
     let claimed = nodes.store.claim(ShardId(0), request).await.unwrap();
     assert_eq!(claimed.firings.len(), 1);
     nodes.join().await;
@@ -280,7 +280,7 @@ async fn p3_leases_of_a_dead_member_end_in_all_shards() {
     deployment.heartbeat(ShardId(0), heartbeat(2, MembershipStage::Leaving)).await.unwrap();
     nodes.pass(500).await;
     assert_eq!(nodes.worlds[0].handle.members().len(), 2);
-    let origin = LaneKey::Origin(Arc::from(A));
+    let origin = LaneKey::Receiver(Arc::from(A));
     nodes.worlds[0].flaky.cut_off(true);
     nodes.worlds[0].schedule("a", ms(0), A).await;
     let claimed = nodes.store.claim(ShardId(0), claim_as(&nodes, dies, origin)).await.unwrap();

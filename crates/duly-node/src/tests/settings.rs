@@ -73,7 +73,7 @@ fn slots(settings: &mut Settings, max: u32) {
 
 fn with_fallback(settings: &mut Settings) {
     slots(settings, 5);
-    let (destination, after_attempts, after_open) = (http(C), 1_000, ms(0));
+    let (destination, after_attempts, after_open) = (Destination::Http(http(C)), 1_000, ms(0));
     settings.fallback = Some(Fallback { destination, after_attempts, after_open });
 }
 

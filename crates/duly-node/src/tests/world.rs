@@ -195,7 +195,7 @@ impl World {
     pub(super) fn lose(&self, origin: Option<&str>) {
         let lane = origin.map(|origin| duly_store::Lane {
             namespace: self.namespace.clone(),
-            key: LaneKey::Origin(Arc::from(origin)),
+            key: LaneKey::Receiver(Arc::from(origin)),
         });
         self.handle.0.lanes.lock().lost = lane;
     }

@@ -268,11 +268,8 @@ fn no_change(source: MessageFormat) -> Invalid {
 
 /// Returns the receivers that settings name.
 fn receivers(settings: &Settings) -> impl Iterator<Item = &Url> {
-    let own = match &settings.destination {
-        Destination::Http(http) => Some(http.url()),
-        Destination::Pull => None,
-    };
-    own.into_iter().chain(settings.fallback.iter().map(|fallback| fallback.destination.url()))
+    let fallback = settings.fallback.as_ref().map(|fallback| &fallback.destination);
+    [Some(&settings.destination), fallback].into_iter().flatten().filter_map(Destination::url)
 }
 
 /// Checks the parameters of a forecast.

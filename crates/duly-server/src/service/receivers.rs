@@ -5,8 +5,7 @@
 //! are looked up only for attempts, because their addresses at that time count.
 
 use duly_core::{
-    Destination, Invalid, NamespaceName, Settings, access::HostPattern,
-    destination::HttpDestination, schedule::Change,
+    Destination, Invalid, NamespaceName, Settings, access::HostPattern, schedule::Change,
 };
 use duly_sink::http::address::AddressKind;
 use duly_store::{Answer, Command, Operation};
@@ -59,7 +58,7 @@ impl Admitted {
             },
             _ => None,
         };
-        receiver.map_or(Ok(()), |to| self.check_destination(namespace, to))
+        receiver.map_or(Ok(()), |to| self.check_destination(namespace, to, "destination"))
     }
 
     /// Checks the receivers of settings, except unchanged ones: a newer rule does not prevent other
@@ -74,11 +73,11 @@ impl Admitted {
         present: Option<&Settings>,
     ) -> Result<(), Invalid> {
         if present.is_none_or(|present| present.destination != settings.destination) {
-            self.check_destination(namespace, &settings.destination)?;
+            self.check_destination(namespace, &settings.destination, "destination")?;
         }
         match &settings.fallback {
             Some(second) if present.is_none_or(|it| it.fallback.as_ref() != Some(second)) => {
-                self.check_http(namespace, &second.destination, "fallback.destination")
+                self.check_destination(namespace, &second.destination, "fallback.destination")
             }
             _ => Ok(()),
         }
@@ -88,21 +87,13 @@ impl Admitted {
         &self,
         namespace: &NamespaceName,
         to: &Destination,
-    ) -> Result<(), Invalid> {
-        match to {
-            Destination::Http(http) => self.check_http(namespace, http, "destination"),
-            Destination::Pull => Ok(()),
-        }
-    }
-
-    fn check_http(
-        &self,
-        namespace: &NamespaceName,
-        http: &HttpDestination,
         field: &str,
     ) -> Result<(), Invalid> {
+        to.url().map_or(Ok(()), |url| self.check_url(namespace, url, field))
+    }
+
+    fn check_url(&self, namespace: &NamespaceName, url: &Url, field: &str) -> Result<(), Invalid> {
         let rules = &self.addresses;
-        let url = http.url();
         let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {
             let place = match refused.kind {

@@ -20,7 +20,7 @@ use crate::{
 
 use super::{DeadLetterOrigin, Effect, Firing, LaneOf, Pending, claimable, expired_from};
 
-mod origin;
+mod receiver;
 
 /// Bytes of a timer's body that no effect depends on: the hash of its request; then its attempts, the
 /// attempt from which their budget counts, and its flags.
@@ -115,7 +115,7 @@ impl<'a> Timer<'a> {
         };
         while let Some((tag, mut field)) = r.field()? {
             match tag {
-                timer::DESTINATION => skimmed.lane = origin::lane_of(&mut field)?,
+                timer::DESTINATION => skimmed.lane = receiver::lane_of(&mut field)?,
                 timer::EXPIRE_AFTER => {
                     let expires_at = due_at.saturating_add(field.millis()?);
                     skimmed.expires_ms = Some(expired_from(expires_at));

@@ -6,8 +6,7 @@
 //! 2. The counts of a namespace equal a full scan of the index, the leases and the dead letters.
 //! 3. Every location that the state holds is counted in its segment.
 
-use duly_core::tombstone::Ended;
-use duly_store::query::Totals;
+use duly_core::totals::Total;
 
 use crate::{
     effect::{self, DeadLetterOrigin, Effect, Firing},
@@ -45,10 +44,7 @@ impl Engine {
                 if dead_letter_origin == DeadLetterOrigin::Firing && cause != Cause::Imported {
                     self.detach(key);
                 }
-                self.count(number, |totals| {
-                    totals.dead += 1;
-                    totals.failed += u64::from(cause == Cause::AttemptFailed);
-                });
+                self.count(number, cause.totals_of_dead_letter());
                 let letter = self.dead_letter_key(number, &firing);
                 let letter =
                     NewDeadLetter { letter, timer: key, due_ms, dead_lettered_ms, location };
@@ -56,10 +52,7 @@ impl Engine {
             }
             Effect::Ended { key, ended, ended_ms, ends_ms, number: order } => {
                 self.detach(key);
-                self.count(number, |totals| match ended {
-                    Ended::Finished => totals.delivered += 1,
-                    Ended::Cancelled => totals.cancelled += 1,
-                });
+                self.count(number, ended.totals());
                 if self.replaying {
                     self.drop_tombstone(key);
                 }
@@ -72,7 +65,7 @@ impl Engine {
             }
             Effect::Lease { key, lease } => {
                 if !lease.extends {
-                    self.count(number, |totals| totals.fired += 1);
+                    self.count(number, &[Total::Fired]);
                 }
                 self.restore_lease(key, &lease);
             }
@@ -93,12 +86,7 @@ impl Engine {
         if self.replaying || cause != Cause::Created {
             self.detach(key);
         }
-        self.count(number, |totals| match cause {
-            Cause::Created | Cause::Replaced => totals.scheduled += 1,
-            Cause::Rescheduled => totals.rescheduled += 1,
-            Cause::AttemptFailed => totals.failed += 1,
-            Cause::Redriven | Cause::Expired | Cause::Released | Cause::Imported => {}
-        });
+        self.count(number, cause.totals_of_put());
         // In replay there may be a tombstone that the checkpoint copied after this record was written.
         if self.replaying || matches!(cause, Cause::Created | Cause::Redriven) {
             self.drop_tombstone(key);
@@ -176,11 +164,11 @@ impl Engine {
     }
 
     /// Changes the totals of a namespace, unless a checkpoint already includes that change.
-    fn count(&mut self, number: u32, change: impl FnOnce(&mut Totals)) {
+    fn count(&mut self, number: u32, totals: &[Total]) {
         let (replaying, lsn) = (self.replaying, self.replay_lsn);
         let namespace = self.namespace(number);
         if !replaying || lsn > namespace.captured_lsn {
-            change(&mut namespace.record.totals);
+            namespace.record.totals.count(totals);
         }
     }
 

@@ -4,8 +4,8 @@
 //!
 //! 1. 0 follows the destination of the namespace.
 //! 2. 1 is pull.
-//! 3. 2..=253 are origins that timers name.
-//! 4. 255 takes the origins past that.
+//! 3. 2..=253 are receivers that timers name.
+//! 4. 255 takes the receivers past that.
 //!
 //! The due timers of a lane are claimable and not leased. So their number is an exact count, and a cancel
 //! takes its firing out at once.
@@ -22,8 +22,8 @@ use super::lane_due::LaneDue;
 pub(crate) const DEFAULT: u8 = 0;
 /// Lane of timers that name pull.
 pub(crate) const PULL: u8 = 1;
-const ORIGIN_FIRST: u8 = 2;
-const ORIGIN_LAST: u8 = 253;
+const RECEIVER_FIRST: u8 = 2;
+const RECEIVER_LAST: u8 = 253;
 /// Lane of timers whose origin got no lane of its own.
 pub(crate) const OVERFLOW: u8 = 255;
 
@@ -73,7 +73,7 @@ impl Lane {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     by_number: BTreeMap<u8, Lane>,
-    origins: BTreeMap<LaneKey, u8>,
+    receivers: BTreeMap<LaneKey, u8>,
 }
 
 impl Lanes {
@@ -82,7 +82,7 @@ impl Lanes {
         let (number, key) = match lane {
             LaneOf::Default => (DEFAULT, None),
             LaneOf::Pull => (PULL, Some(LaneKey::Pull)),
-            LaneOf::Origin(key) => match self.number_for(key) {
+            LaneOf::Receiver(key) => match self.number_for(key) {
                 Some(number) => (number, Some((**key).clone())),
                 None => (OVERFLOW, Some(LaneKey::Overflow)),
             },
@@ -93,8 +93,8 @@ impl Lanes {
 
     /// Restores a lane from a checkpoint, without timers.
     pub(crate) fn restore(&mut self, number: u8, key: Option<LaneKey>) {
-        if let Some(origin @ LaneKey::Origin(_)) = &key {
-            self.origins.insert(origin.clone(), number);
+        if let Some(receiver @ LaneKey::Receiver(_)) = &key {
+            self.receivers.insert(receiver.clone(), number);
         }
         self.by_number.insert(number, Lane::new(key));
     }
@@ -116,14 +116,14 @@ impl Lanes {
     pub(crate) fn drop_empty(&mut self) {
         self.by_number.retain(|_, lane| lane.pending > 0);
         let by_number = &self.by_number;
-        self.origins.retain(|_, number| by_number.contains_key(number));
+        self.receivers.retain(|_, number| by_number.contains_key(number));
     }
 
     fn number_for(&mut self, key: &LaneKey) -> Option<u8> {
-        self.origins.get(key).copied().or_else(|| {
-            let free =
-                (ORIGIN_FIRST..=ORIGIN_LAST).find(|number| !self.by_number.contains_key(number))?;
-            self.origins.insert(key.clone(), free);
+        self.receivers.get(key).copied().or_else(|| {
+            let free = (RECEIVER_FIRST..=RECEIVER_LAST)
+                .find(|number| !self.by_number.contains_key(number))?;
+            self.receivers.insert(key.clone(), free);
             Some(free)
         })
     }
@@ -135,7 +135,7 @@ impl Lanes {
         if lane.pending == 0 {
             debug_assert!(lane.is_idle(), "nothing is due in a lane without timers");
             if let Some(key) = self.by_number.remove(&number).and_then(|lane| lane.key) {
-                self.origins.remove(&key);
+                self.receivers.remove(&key);
             }
         }
     }
@@ -167,7 +167,7 @@ impl Lanes {
         let named = match key {
             LaneKey::Pull => Some(PULL),
             LaneKey::Overflow => Some(OVERFLOW),
-            LaneKey::Origin(_) => self.origins.get(key).copied(),
+            LaneKey::Receiver(_) => self.receivers.get(key).copied(),
         };
         let default = (own.lane_key() == *key).then_some(DEFAULT);
         [

@@ -58,7 +58,7 @@ impl Engine {
                     implicit,
                     created_at: now,
                     updated_at: now,
-                    totals: duly_store::query::Totals::default(),
+                    totals: duly_core::totals::Totals::default(),
                 };
                 (record, true)
             }

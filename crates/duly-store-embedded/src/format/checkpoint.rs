@@ -339,5 +339,5 @@ fn key_of(label: &str) -> Option<LaneKey> {
         return None;
     }
     let named = [LaneKey::Pull, LaneKey::Overflow].into_iter().find(|key| key.label() == label);
-    Some(named.unwrap_or_else(|| LaneKey::Origin(label.into())))
+    Some(named.unwrap_or_else(|| LaneKey::Receiver(label.into())))
 }

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 pub(crate) use duly_core::operate::Cause;
+use duly_core::totals::Totals;
 use duly_core::{NamespaceName, Settings, Timer, TimerId, Timestamp, Tombstone};
-use duly_store::query::Totals;
 
 use crate::index::PackedKey;
 

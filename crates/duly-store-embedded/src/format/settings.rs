@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use duly_core::totals::Totals;
 use duly_core::{
-    Destination, Millis, NamespaceName, Settings,
+    Millis, NamespaceName, Settings,
     limits::Limits,
     namespace::{Fallback, SigningSecret},
 };
-use duly_store::query::Totals;
 
 use super::{
     DecodeError,
@@ -109,15 +109,16 @@ pub(crate) fn decode_namespace(r: &mut FieldReader<'_>) -> Result<NamespaceRecor
 fn encode_fallback(w: &mut FieldWriter<'_>, fallback: &Fallback) {
     w.u32(fallback.after_attempts);
     w.u64(fallback.after_open.ms());
-    timer::encode_destination(w, &Destination::Http(fallback.destination.clone()));
+    timer::encode_destination(w, &fallback.destination);
 }
 
 fn decode_fallback(r: &mut FieldReader<'_>) -> Result<Fallback, DecodeError> {
     let (after_attempts, after_open) = (r.u32()?, r.millis()?);
-    match timer::decode_destination(r)? {
-        Destination::Http(destination) => Ok(Fallback { destination, after_attempts, after_open }),
-        Destination::Pull => Err(DecodeError::Impossible("a fallback is a webhook".into())),
+    let destination = timer::decode_destination(r)?;
+    if destination.is_pull() {
+        return Err(DecodeError::Impossible("consumers as a fallback".into()));
     }
+    Ok(Fallback { destination, after_attempts, after_open })
 }
 
 /// Encodes limits; `None` is written as the largest number.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use duly_core::totals::Totals;
 use duly_core::{
     Destination, Incarnation, Millis, NamespaceName, Payload, RetryPolicy, Settings, Timer,
     TimerId, TimerSpec, Timestamp, Tombstone,
@@ -17,7 +18,6 @@ use duly_core::{
     timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
     tombstone::{Details, Ended},
 };
-use duly_store::query::Totals;
 use proptest::{option, prelude::*, sample::select};
 
 use super::record::{Cause, Lease, NamespaceRecord, Record};
@@ -273,10 +273,8 @@ pub(crate) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
     let settings = settings.prop_map(
         |(destination, retry, lease, retention, weight, secrets, limits, second)| {
             let fallback = second.and_then(|(destination, after_attempts, after_open)| {
-                let Destination::Http(destination) = destination else {
-                    return None;
-                };
-                Some(Fallback { destination, after_attempts, after_open })
+                let is_sent = !destination.is_pull();
+                is_sent.then_some(Fallback { destination, after_attempts, after_open })
             });
             Settings {
                 destination,

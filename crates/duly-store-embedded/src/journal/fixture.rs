@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use duly_core::totals::Totals;
 use duly_core::{
     Incarnation, NamespaceName, Payload, Schedule, Settings, Timer, TimerId, Timestamp,
     payload::Form, schedule::When,
 };
-use duly_store::query::Totals;
 
 use crate::{
     disk::{Disk, SimDisk},

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use duly_core::{State, Timestamp, timer::AttemptOutcome};
+use duly_core::{State, Timestamp, timer::AttemptOutcome, totals::Totals};
 use duly_store::{
     ListRequest, Stats, Store, TimerView,
     namespaces::Namespace,
-    query::{Body, ListState, Position, Totals},
+    query::{Body, ListState, Position},
 };
 
 use crate::{

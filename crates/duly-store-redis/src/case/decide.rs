@@ -1,7 +1,10 @@
 //! Decisions about a case: the core decides, and its effect becomes a draft.
 
+use std::sync::Arc;
+
 use duly_core::{
-    Destination, Millis, NamespaceName, Settings, Timer, Timestamp, Tombstone,
+    Millis, NamespaceName, Settings, Timer, Timestamp, Tombstone,
+    destination::LaneKey,
     operate::{Cause, Context, Decision, Effect, Known, Now, Operation, Reply, Usage, operate},
     settle::{self, HeldLease, LeaseLoss, expire, lose_lease, settled_before},
     tombstone::Ended,
@@ -76,7 +79,7 @@ impl Case {
         let with = |timer: &Timer, apart: Option<SeparatePayload>| {
             Box::new(Record { apart, ..Record::of(timer.clone()) })
         };
-        let counts = counts_of(effect);
+        let counts = effect.totals();
         match effect {
             Effect::Put(cause, timer) => {
                 let apart = match cause {
@@ -232,25 +235,10 @@ pub(crate) fn context_of<'a>(
     Context { namespace, settings, usage, now, random: 0 }
 }
 
-/// Returns the totals of the namespace that an effect counts for.
-const fn counts_of(effect: &Effect) -> &'static [&'static str] {
-    match effect {
-        Effect::Put(Cause::Created | Cause::Replaced, _) => &["scheduled"],
-        Effect::Put(Cause::Rescheduled, _) => &["rescheduled"],
-        Effect::Put(Cause::AttemptFailed, _) => &["failed"],
-        Effect::DeadLetter(Cause::AttemptFailed, _) => &["failed", "dead"],
-        Effect::DeadLetter(..) => &["dead"],
-        Effect::End(_) => &["cancelled"],
-        Effect::Put(..) | Effect::Purge | Effect::Forget | Effect::Extend(_) | Effect::Stop(_) => {
-            &[]
-        }
-    }
-}
-
-/// Returns the origin that a record's own destination names.
-pub(crate) fn origin_of(record: &Record) -> Option<String> {
-    match &record.timer.spec.destination {
-        Some(Destination::Http(http)) => Some(http.origin()),
-        _ => None,
+/// Returns the receiver that a record's own destination names.
+pub(crate) fn receiver_of(record: &Record) -> Option<Arc<str>> {
+    match record.timer.spec.destination.as_ref()?.lane_key() {
+        LaneKey::Receiver(receiver) => Some(receiver),
+        LaneKey::Pull | LaneKey::Overflow => None,
     }
 }

@@ -23,7 +23,7 @@ fn p10_lane_allocations_equal_the_reference() {
     let mut random = StdRng::seed_from_u64(7);
     let lane = |i: u32| Lane {
         namespace: NamespaceName::new("shop").expect("a name"),
-        key: LaneKey::Origin(format!("https://r{i}.example").into()),
+        key: LaneKey::Receiver(format!("https://r{i}.example").into()),
     };
     let mut held = std::collections::HashMap::new();
     runtime.block_on(async {

@@ -258,7 +258,7 @@ pub(super) async fn p9_an_announcement_reaches_every_listener(harness: &dyn Harn
 fn ask(scene: &Scene<'_>, cap: u32, keep: u32, wanted: u32) -> Ask {
     let lane = Lane {
         namespace: scene.namespace.clone(),
-        key: LaneKey::Origin("https://one.example".into()),
+        key: LaneKey::Receiver("https://one.example".into()),
     };
     Ask { lane, cap, per_second: Some(10 * cap), keep, wanted }
 }

@@ -320,7 +320,7 @@ pub(super) async fn p1_namespaces_are_there_after_a_kill(harness: &dyn Harness) 
 pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
     let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
-    let count = crate::claim::ORIGINS_MAX + 2;
+    let count = crate::claim::RECEIVERS_MAX + 2;
     let operations = (0..count).map(|i| {
         let mut asked = timer(&format!("t{i:03}"), scene.at(Millis::ZERO));
         asked.spec.destination = Some(origin(i));
@@ -328,7 +328,7 @@ pub(super) async fn p1_lanes_are_the_same_after_a_kill(harness: &dyn Harness) ->
     });
     scene.apply_all(operations.collect()).await;
     let before = scene.ready(None, 1_000).await.lanes;
-    assert_eq!(before.len(), crate::claim::ORIGINS_MAX + 1, "and the one that is shared");
+    assert_eq!(before.len(), crate::claim::RECEIVERS_MAX + 1, "and the one that is shared");
     restart!(scene, Restart::Kill);
     let after = scene.ready(None, 1_000).await.lanes;
     let lanes =

@@ -14,7 +14,7 @@ use super::{
         timer,
     },
 };
-use crate::{Limit, Operation, Outcome, Refusal, SettleVerdict, claim::ORIGINS_MAX};
+use crate::{Limit, Operation, Outcome, Refusal, SettleVerdict, claim::RECEIVERS_MAX};
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Settings {
     let mut settings = settings();
@@ -300,21 +300,21 @@ pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
 ) -> CaseResult {
     let scene = Scene::new(harness).await;
     let origin = |i: usize| http(&format!("http://h{i:03}.example/x"));
-    let operations = (0..ORIGINS_MAX + 3).map(|i| {
+    let operations = (0..RECEIVERS_MAX + 3).map(|i| {
         let mut asked = timer(&format!("t{i:03}"), scene.at(Millis::ZERO));
         asked.spec.destination = Some(origin(i));
         schedule_op(asked, IfExists::Fail)
     });
     let outcomes = scene.apply_all(operations.collect()).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Created(_))));
-    let own = scene.claim_as(scene.request(vec![origin(ORIGINS_MAX - 1).lane_key()])).await;
+    let own = scene.claim_as(scene.request(vec![origin(RECEIVERS_MAX - 1).lane_key()])).await;
     assert_eq!(own.firings.len(), 1, "the last origin with a lane of its own");
-    let past = scene.claim_as(scene.request(vec![origin(ORIGINS_MAX).lane_key()])).await;
+    let past = scene.claim_as(scene.request(vec![origin(RECEIVERS_MAX).lane_key()])).await;
     assert!(past.firings.is_empty(), "the first without");
     let shared = scene.claim_as(scene.request(vec![LaneKey::Overflow])).await.firings;
     let destinations: Vec<_> = shared.iter().map(|firing| firing.destination.clone()).collect();
     assert_eq!(destinations.len(), 3);
-    assert!((0..3).all(|i| destinations.contains(&origin(ORIGINS_MAX + i))), "{destinations:?}");
+    assert!((0..3).all(|i| destinations.contains(&origin(RECEIVERS_MAX + i))), "{destinations:?}");
     assert!(shared.iter().all(|firing| firing.lane == LaneKey::Overflow));
     let own_destination = http("http://namespace.example/");
     scene.put(Settings { destination: own_destination.clone(), ..settings() }).await;

@@ -6,7 +6,6 @@ use duly_core::{
     DeliveryId, Millis, Refusal,
     operate::{Cause, Context, Decision, Effect, Known, Operation, Usage, operate},
     timer::DeadLetterId,
-    tombstone::Ended,
 };
 
 use super::{
@@ -82,15 +81,10 @@ impl NamespaceState {
 
     /// Writes an effect into the maps and the totals.
     pub(super) fn write(&mut self, effect: Effect) {
+        self.totals.count(effect.totals());
         match effect {
             Effect::Put(cause, timer) => {
-                match cause {
-                    Cause::Created | Cause::Replaced => self.totals.scheduled += 1,
-                    Cause::Rescheduled => self.totals.rescheduled += 1,
-                    Cause::AttemptFailed => self.totals.failed += 1,
-                    _ => {}
-                }
-                self.add_origin(timer.spec.destination.as_ref());
+                self.add_receiver(timer.spec.destination.as_ref());
                 self.tombstones.remove(&timer.id);
                 if cause == Cause::Redriven {
                     self.dead.remove(&timer.delivery_id(self.own.name.as_str()));
@@ -98,11 +92,6 @@ impl NamespaceState {
                 self.live.insert(timer.id.clone(), LiveTimer { timer: *timer, lease: None });
             }
             Effect::End(tombstone) => {
-                let total = match tombstone.ended {
-                    Ended::Finished => &mut self.totals.delivered,
-                    Ended::Cancelled => &mut self.totals.cancelled,
-                };
-                *total += 1;
                 self.live.remove(&tombstone.id);
                 if self.own.settings.retention > Millis::ZERO {
                     let number = self.number_next();
@@ -112,8 +101,6 @@ impl NamespaceState {
                 }
             }
             Effect::DeadLetter(cause, timer) => {
-                self.totals.dead += 1;
-                self.totals.failed += u64::from(cause == Cause::AttemptFailed);
                 if cause != Cause::Imported {
                     self.live.remove(&timer.id);
                 }

@@ -2,8 +2,8 @@
 //!
 //! 1. A timer with its own destination belongs to the lane of that destination.
 //! 2. A timer without one belongs to the lane of the namespace's destination at the time of the claim.
-//! 3. The first [`ORIGINS_MAX`] origins of timers get lanes of their own, and keep them while the namespace
-//!    exists. Timers to later origins share the overflow lane.
+//! 3. The first [`RECEIVERS_MAX`] receivers of timers get lanes of their own, and keep them while the namespace
+//!    exists. Timers to later receivers share the overflow lane.
 //! 4. The namespace's own destination never overflows.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -13,6 +13,7 @@ use duly_core::{
     destination::LaneKey,
     lifecycle::{Event, Transition, transition},
     shard::ShardId,
+    totals::Total,
 };
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     ClaimRequest, Claimed, Firing, Lane, LaneClaim, Owner, Ready, ReadyCursor, ReadyLane, Result,
     Token,
-    claim::{self, ORIGINS_MAX},
+    claim::{self, RECEIVERS_MAX},
 };
 
 impl MemoryState {
@@ -129,24 +130,24 @@ impl MemoryState {
 }
 
 impl NamespaceState {
-    /// Gives a lane to the origin of a timer's destination, while there are lanes left.
-    pub(super) fn add_origin(&mut self, destination: Option<&Destination>) {
-        if let Some(destination @ Destination::Http(_)) = destination
-            && self.origins.len() < ORIGINS_MAX
+    /// Gives a lane to the receiver of a timer, while there are lanes left.
+    pub(super) fn add_receiver(&mut self, destination: Option<&Destination>) {
+        if let Some(key @ LaneKey::Receiver(_)) = destination.map(Destination::lane_key)
+            && self.receivers.len() < RECEIVERS_MAX
         {
-            self.origins.insert(destination.lane_key());
+            self.receivers.insert(key);
         }
     }
 
     /// Returns the present lane of a timer.
     pub(super) fn lane_of(&self, timer: &Timer) -> LaneKey {
-        match &timer.spec.destination {
+        match timer.spec.destination.as_ref().map(Destination::lane_key) {
             None => self.own.settings.destination.lane_key(),
-            Some(Destination::Pull) => LaneKey::Pull,
-            Some(http @ Destination::Http(_)) => {
-                let key = http.lane_key();
-                if self.origins.contains(&key) { key } else { LaneKey::Overflow }
+            Some(LaneKey::Receiver(receiver)) => {
+                let key = LaneKey::Receiver(receiver);
+                if self.receivers.contains(&key) { key } else { LaneKey::Overflow }
             }
+            Some(key) => key,
         }
     }
 
@@ -244,7 +245,7 @@ impl NamespaceState {
         if let Some(live) = self.live.get_mut(id) {
             live.lease = Some(lease);
         }
-        self.totals.fired += 1;
+        self.totals.count(&[Total::Fired]);
         firing
     }
 }

@@ -11,11 +11,11 @@ use std::{
 
 use duly_core::{
     DeliveryId, Millis, State, Timer, TimerId, Timestamp, Tombstone, destination::LaneKey,
-    rate::Gcra, settle::HeldLease,
+    rate::Gcra, settle::HeldLease, totals::Totals,
 };
 
 use super::clock::ClockReading;
-use crate::{Owner, TimerView, namespaces::Namespace, query::Totals};
+use crate::{Owner, TimerView, namespaces::Namespace};
 
 /// A namespace and its data.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct NamespaceState {
     pub(super) tombstones: BTreeMap<TimerId, Numbered<Tombstone>>,
     pub(super) dead: BTreeMap<DeliveryId, Numbered<Timer>>,
     /// Origins of timers, up to the number that get lanes of their own.
-    pub(super) origins: BTreeSet<LaneKey>,
+    pub(super) receivers: BTreeSet<LaneKey>,
     pub(super) totals: Totals,
     pub(super) ended_next: u64,
     /// The use of `schedule_per_second`.

@@ -6,13 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use duly_core::{NamespaceName, Settings, TimerId, rate::Gcra, settle::LeaseLoss};
+use duly_core::{NamespaceName, Settings, TimerId, rate::Gcra, settle::LeaseLoss, totals::Totals};
 
 use super::{clock::ClockReading, namespace_state::NamespaceState};
 use crate::{
     Command, Error, MemberId, Outcome, Owner, Refusal, Result,
     namespaces::{Activity, DeleteMode, IDLE_AFTER, Namespace, Put, Secrets, too_many},
-    query::Totals,
     random::SplitMix64,
 };
 
@@ -219,7 +218,7 @@ impl NamespaceState {
             live: BTreeMap::new(),
             tombstones: BTreeMap::new(),
             dead: BTreeMap::new(),
-            origins: BTreeSet::new(),
+            receivers: BTreeSet::new(),
             totals: Totals::default(),
             ended_next: 0,
             schedules: Gcra::default(),

@@ -8,7 +8,7 @@ use crate::lanes::fair_share::Load;
 fn lane(n: usize) -> Lane {
     Lane {
         namespace: NamespaceName::new("ns").unwrap(),
-        key: LaneKey::Origin(Arc::from(format!("https://r{n:06}"))),
+        key: LaneKey::Receiver(Arc::from(format!("https://r{n:06}"))),
     }
 }
 

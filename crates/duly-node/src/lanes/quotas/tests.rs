@@ -10,7 +10,7 @@ use super::*;
 fn lane() -> Lane {
     Lane {
         namespace: NamespaceName::new("shop").unwrap(),
-        key: LaneKey::Origin("https://a.example".into()),
+        key: LaneKey::Receiver("https://a.example".into()),
     }
 }
 

@@ -285,7 +285,7 @@ fn lane_that_a_checkpoint_names_without_timers_is_no_fault() {
     bench.schedule("a", HOUR);
     let number = bench.number();
     let lanes = &mut bench.engine.namespaces.get_mut(number).unwrap().lanes;
-    lanes.restore(7, Some(LaneKey::Origin("https://receiver.example".into())));
+    lanes.restore(7, Some(LaneKey::Receiver("https://receiver.example".into())));
     assert_eq!(bench.engine.broken_invariants(), []);
 }
 

@@ -281,7 +281,7 @@ fn p10_settings_of_namespaces_count_as_memory_of_the_index() {
     let large = || {
         let destination = Destination::Http(receiver());
         let fallback = Some(duly_core::namespace::Fallback {
-            destination: receiver(),
+            destination: destination.clone(),
             after_attempts: 1,
             after_open: Millis::ZERO,
         });

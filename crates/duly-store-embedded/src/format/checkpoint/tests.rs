@@ -219,7 +219,7 @@ fn namespace() -> impl Strategy<Value = Namespace> {
         Just(None),
         Just(Some(LaneKey::Pull)),
         Just(Some(LaneKey::Overflow)),
-        "https://[a-z]{1,9}\\.example".prop_map(|origin| Some(LaneKey::Origin(origin.into()))),
+        "https://[a-z]{1,9}\\.example".prop_map(|origin| Some(LaneKey::Receiver(origin.into()))),
     ];
     let lanes = prop::collection::btree_map(any::<u8>(), key, 0..9);
     (any::<u32>(), any::<u64>(), strategies::namespace(), lanes).prop_map(

@@ -1,20 +1,17 @@
 use proptest::prelude::*;
 
-use crate::format::fields::FieldWriter;
-
 use super::*;
 
-/// Returns the lane of a URL by full parsing.
-fn parsed(url: &str) -> Option<LaneKey> {
-    let http = HttpDestination::from_stored(url).ok()?;
-    Some(Destination::Http(http).lane_key())
+/// Returns the origin of a URL by full parsing.
+fn parsed(url: &str) -> Option<String> {
+    Some(HttpDestination::from_stored(url).ok()?.origin())
 }
 
 fn check(url: &str) {
     if let Some(origin) = plain_origin(url) {
-        assert_eq!(parsed(url), Some(LaneKey::Origin(origin.into())), "{url:?}");
+        assert_eq!(parsed(url).as_deref(), Some(origin), "{url:?}");
     }
-    assert_eq!(lane_key(url).ok(), parsed(url), "{url:?}");
+    assert_eq!(origin_of(url).ok().map(Cow::into_owned), parsed(url), "{url:?}");
 }
 
 #[test]
@@ -57,22 +54,6 @@ fn receivers_whose_text_is_not_their_origin_are_parsed() {
         assert_eq!(plain_origin(url), None, "{url:?}");
         check(url);
     }
-}
-
-#[test]
-fn codes_of_later_builds_are_refused_by_name() {
-    let refused = |bytes: &[u8], what: &'static str, value: u64| {
-        let answer = lane_of(&mut FieldReader::new(bytes));
-        assert_eq!(answer, Err(DecodeError::Unknown { what, value }));
-    };
-    refused(&[0], "destination", 0);
-    refused(&[3], "destination", 3);
-    refused(&[timer::HTTP, 4], "method", 4);
-    assert_eq!(lane_of(&mut FieldReader::new(&[timer::PULL])), Ok(LaneOf::Pull));
-    let mut bytes = vec![timer::HTTP, 1];
-    FieldWriter(&mut bytes).u64(30_000);
-    FieldWriter(&mut bytes).text("not a URL");
-    assert!(lane_of(&mut FieldReader::new(&bytes)).is_err());
 }
 
 proptest! {

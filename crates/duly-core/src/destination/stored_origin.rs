@@ -1,42 +1,20 @@
-//! Finds the lane of a destination, without parsing the URL if its text shows the origin.
+//! Finds the origin of a stored URL, without parsing the URL if its text shows the origin.
 //!
 //! A URL is stored in its normalised form. If its host is a plain name, as nearly all are, the origin is
 //! the text up to the path. Comparing that text is twenty times cheaper than parsing. Every other URL is
-//! parsed, so that the result is always that of
-//! [`Destination::lane_key`](duly_core::Destination::lane_key).
+//! parsed, so that the result is always that of [`HttpDestination::origin`].
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use duly_core::{
-    Destination,
-    destination::{HttpDestination, LaneKey},
-};
+use crate::Invalid;
 
-use crate::format::{
-    DecodeError,
-    fields::FieldReader,
-    timer::{self, METHODS},
-};
+use super::HttpDestination;
 
-use super::LaneOf;
-
-/// Decodes a destination and returns its lane.
-pub(super) fn lane_of(r: &mut FieldReader<'_>) -> Result<LaneOf, DecodeError> {
-    match r.u8()? {
-        timer::PULL => Ok(LaneOf::Pull),
-        timer::HTTP => {
-            timer::from_code(&METHODS, r.u8()?, "method")?;
-            let _timeout = r.millis()?;
-            Ok(LaneOf::Origin(Box::new(lane_key(r.text()?)?)))
-        }
-        other => Err(DecodeError::unknown("destination", other)),
-    }
-}
-
-fn lane_key(url: &str) -> Result<LaneKey, DecodeError> {
+/// Returns the origin of a stored URL.
+pub(super) fn origin_of(url: &str) -> Result<Cow<'_, str>, Invalid> {
     match plain_origin(url) {
-        Some(origin) => Ok(LaneKey::Origin(Arc::from(origin))),
-        None => Ok(Destination::Http(HttpDestination::from_stored(url)?).lane_key()),
+        Some(origin) => Ok(Cow::Borrowed(origin)),
+        None => Ok(Cow::Owned(HttpDestination::from_stored(url)?.origin())),
     }
 }
 
