@@ -352,6 +352,9 @@ pub struct AuditRecord {
     pub key: Option<String>,
     /// The subject of the caller's certificate or token; absent for a key with a secret.
     pub subject: Option<String>,
+    /// The id of the key from which the caller's key descends: the first of its creators that is no administrator of all
+    /// namespaces. Absent if an administrator created the caller's key.
+    pub origin: Option<String>,
     /// The address of the caller; absent over a Unix socket.
     pub address: Option<String>,
     /// `http` or `grpc`.

@@ -8,7 +8,9 @@
 //! 4. A key may have a [`Subject`] instead of secrets: then callers prove with a certificate or a signed
 //!    token that they are that subject.
 //! 5. A key has a second secret during a rotation. The older one ends at a time.
-//! 6. A [`Tenant`] is a set of namespaces with limits. A key belongs to it if it covers none but these.
+//! 6. A key that no administrator created has an [origin](ApiKey::origin): a key with `keys` gets no further shares by
+//!    creating keys.
+//! 7. A [`Tenant`] is a set of namespaces with limits. A key belongs to it if it covers none but these.
 
 mod changes;
 mod secret;
@@ -356,6 +358,10 @@ pub struct ApiKey {
     pub created_at: Timestamp,
     /// The id of the key that created it, or `offline`.
     pub created_by: String,
+    /// The key of the caller behind this one: the first of its creators who is no administrator of all namespaces.
+    /// `None` if an administrator created this key. Keys of one origin count as one caller where callers have shares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<KeyId>,
 }
 
 impl ApiKey {
@@ -380,6 +386,7 @@ impl ApiKey {
             disabled_by: None,
             created_at,
             created_by,
+            origin: None,
         }
     }
 

@@ -275,10 +275,12 @@ impl Audit {
             }
             _ => None,
         };
+        let (key, subject, origin) = names_of(facts.identity);
         let record = AuditRecord {
             time: facts.now.into(),
-            key: facts.identity.as_ref().map(|identity| identity.key.to_string()),
-            subject: facts.identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
+            key,
+            subject,
+            origin,
             address: address_of(facts.address),
             protocol: facts.protocol.to_owned(),
             operation: facts.operation.name.to_owned(),
@@ -308,7 +310,7 @@ impl Audit {
         if self.0.file.is_none() || self.0.level == AuditLevel::Denied && !step.is_denied {
             return;
         }
-        let identity = caller.identity();
+        let (key, subject, origin) = names_of(caller.identity());
         let (outcome, status) = match step {
             StreamStep { is_denied: true, .. } => ("denied", StatusCode::OK),
             StreamStep { is_doubtful: true, .. } => ("failed", StatusCode::SERVICE_UNAVAILABLE),
@@ -316,8 +318,9 @@ impl Audit {
         };
         let record = AuditRecord {
             time: now.into(),
-            key: identity.as_ref().map(|identity| identity.key.to_string()),
-            subject: identity.and_then(|identity| identity.subject).map(|it| it.to_string()),
+            key,
+            subject,
+            origin,
             address: address_of(caller.address()),
             protocol: step.protocol.to_owned(),
             operation: step.operation.name.to_owned(),
@@ -434,6 +437,13 @@ impl Drop for AuditedCall {
             self.finish(StatusCode::from_u16(CANCELLED).expect("a status"));
         }
     }
+}
+
+/// Returns key, subject and origin of a caller.
+fn names_of(identity: Option<Identity>) -> (Option<String>, Option<String>, Option<String>) {
+    let Some(Identity { key, subject, origin }) = identity else { return (None, None, None) };
+    let text = |it: &dyn ToString| it.to_string();
+    (Some(text(&key)), subject.map(|it| text(&it)), origin.map(|it| text(&it)))
 }
 
 fn address_of(address: Option<IpAddr>) -> Option<String> {

@@ -2,7 +2,8 @@
 //!
 //! A store keeps [`AUDIT_ENTRIES_MAX`] entries of the last [`AUDIT_AGE_MAX`]. A full log loses the oldest entry of
 //! the caller who has the most: so callers with fewer entries lose none, and no caller erases the entries of
-//! another one. A caller is the key with the subject that an entry names. A store does not know more of an entry.
+//! another one. A caller is the key with the subject that an entry names; keys that descend from one key are one caller,
+//! since one holder can create many. A store does not know more of an entry.
 
 use std::{
     borrow::Cow,
@@ -65,12 +66,22 @@ pub struct AuditEntry {
 }
 
 /// The caller who made an entry.
-#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct EntryCaller<'a> {
     #[serde(borrow)]
     key: Option<Cow<'a, str>>,
     #[serde(borrow)]
     subject: Option<Cow<'a, str>>,
+    /// The key from which `key` descends.
+    #[serde(borrow)]
+    origin: Option<Cow<'a, str>>,
+}
+
+impl<'a> EntryCaller<'a> {
+    /// Returns the key and the subject whose entries count together.
+    fn share(self) -> (Option<Cow<'a, str>>, Option<Cow<'a, str>>) {
+        (self.origin.or(self.key), self.subject)
+    }
 }
 
 /// Entries in memory.
@@ -105,10 +116,10 @@ impl AuditEntries {
         if count == 0 {
             return Vec::new();
         }
-        let mut callers = BTreeMap::<EntryCaller<'_>, VecDeque<AuditId>>::new();
+        let mut callers = BTreeMap::<_, VecDeque<AuditId>>::new();
         for (id, line) in &self.0 {
-            let caller = serde_json::from_str(line).unwrap_or_default();
-            callers.entry(caller).or_default().push_back(*id);
+            let caller = serde_json::from_str::<EntryCaller<'_>>(line).unwrap_or_default();
+            callers.entry(caller.share()).or_default().push_back(*id);
         }
         let mut most: BinaryHeap<_> =
             callers.into_values().map(|ids| (ids.len(), Reverse(ids))).collect();
@@ -177,6 +188,21 @@ mod tests {
         entries.append((max + 500..3 * max).map(|ms| by("weak", "", ms)), at(0));
         let count = |text: &str| entries.iter().filter(|it| it.line.contains(text)).count();
         assert_eq!((count("ann"), count("bob"), count("weak")), (9, 4_995, 4_995));
+    }
+
+    #[test]
+    fn keys_of_one_origin_are_one_caller() {
+        let max = AUDIT_ENTRIES_MAX as u64;
+        let by = |key: u64, origin: &str, ms: u64| AuditEntry {
+            line: format!(r#"{{"key":"{key}",{origin}"n":{ms}}}"#),
+            ..entry(ms)
+        };
+        let admin = (0..200).map(|ms| by(1, "", ms));
+        let mut entries = AuditEntries::default();
+        entries.append(admin.clone(), at(0));
+        let flood = (200..3 * max).map(|ms| by(2 + ms % 1_000, r#""origin":"2","#, ms));
+        entries.append(flood, at(0));
+        assert!(entries.iter().take(200).eq(admin), "none of the administrator is lost");
     }
 
     #[test]

@@ -62,6 +62,14 @@ impl ApiKey {
         Err(ChangeRefusal::Disabled(self.disabled_by.as_ref().map(|by| by.key.clone())))
     }
 
+    /// Returns the key as the holder of the key `caller` creates it.
+    #[must_use]
+    pub fn created_with(self, caller: &Self) -> Self {
+        let is_own = !caller.is_admin();
+        let origin = is_own.then(|| caller.origin.as_ref().unwrap_or(&caller.id).clone());
+        Self { created_by: caller.id.to_string(), origin, ..self }
+    }
+
     /// Disables the key with the rights of the key `caller`.
     pub fn disable_by(&mut self, caller: &Self) {
         self.disabled = true;

@@ -70,7 +70,7 @@ impl UnknownCallers {
 pub(super) struct Line {
     /// The text, with its end of line.
     pub(super) text: Vec<u8>,
-    /// The caller of a call that changed nothing: key and subject, or the address.
+    /// The caller of a call that changed nothing: the origin of its key or the key, and the subject; or the address.
     pub(super) shared_by: Option<String>,
 }
 
@@ -78,9 +78,9 @@ impl Line {
     pub(super) fn new(record: &AuditRecord, has_changed_nothing: bool) -> Self {
         let mut text = serde_json::to_vec(record).expect("text and numbers are JSON");
         text.push(b'\n');
-        let AuditRecord { key, subject, address, .. } = record;
+        let AuditRecord { key, origin, subject, address, .. } = record;
         let of = |it: &Option<String>| it.clone().unwrap_or_default();
-        let caller = || match key {
+        let caller = || match origin.as_ref().or(key.as_ref()) {
             Some(key) => format!("{key} {}", of(subject)),
             None => of(address),
         };

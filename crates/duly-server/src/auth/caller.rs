@@ -132,7 +132,8 @@ impl Caller {
         let holder = self.holder()?;
         let subjects = holder.proof.subjects().map(|(subjects, _)| subjects);
         let subject = subjects.and_then(|subjects| subjects.first().cloned());
-        Some(Identity { key: holder.key.id.clone(), subject })
+        let (key, origin) = (holder.key.id.clone(), holder.key.origin.clone());
+        Some(Identity { key, subject, origin })
     }
 
     /// Returns the key of the caller.

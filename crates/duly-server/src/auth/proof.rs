@@ -34,6 +34,8 @@ pub(crate) struct Identity {
     pub(crate) key: KeyId,
     /// The first subject of its certificate or token.
     pub(crate) subject: Option<Subject>,
+    /// The key from which its key descends.
+    pub(crate) origin: Option<KeyId>,
 }
 
 /// A caller's proof of who it is.

@@ -63,16 +63,17 @@ impl Admitted {
             return Err(Invalid::unseen("expires_in", "left out beside expires_at").into());
         }
         let presented = generate();
-        let created_by = self.caller().key().map_or_else(String::new, |key| key.id.to_string());
         let rights = (check_actions(&request.actions)?, check_namespaces(&request.namespaces)?);
         let subject = request.subject.map(|subject| Subject::new(&subject)).transpose()?;
         let key = ApiKey {
             networks: check_networks(&request.networks.unwrap_or_default())?,
             not_before: at(request.not_before, "not_before")?,
             expires_at: expires_at.or_else(|| expires_in.map(|time| now.saturating_add(time))),
-            ..ApiKey::new(&presented, request.name, rights, (now, created_by)).with_subject(subject)
+            ..ApiKey::new(&presented, request.name, rights, (now, String::new()))
+                .with_subject(subject)
         };
-        let key = self.change_key(&key.id.clone(), |_, _| Ok(key.clone())).await?;
+        let key =
+            self.change_key(&key.id.clone(), |own, _| Ok(key.clone().created_with(own))).await?;
         let secret = key.subject.is_none().then(|| presented.reveal());
         Ok(NewKey { secret, key: Key::from(&key) })
     }

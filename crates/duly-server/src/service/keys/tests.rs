@@ -148,6 +148,32 @@ async fn one_rule_decides_for_every_change_of_a_key() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_a_key_creates_keep_its_origin() {
+    let rights = with(&[Action::Keys, Action::Read]);
+    let admin = key(ADMIN, Actions::all(), &["*"]);
+    let keys = Keys::new([admin, key(TEAM, rights, &["a"])]).await;
+    let app = &keys.server.app;
+    let create = async |caller: &PresentedKey| -> PresentedKey {
+        let body = r#"{"name":"x","actions":["keys","read"],"namespaces":["a"]}"#;
+        let (status, made) = call_http(app, ("POST", "/v1/keys"), Some(caller), body).await;
+        assert_eq!(status, 201, "{made}");
+        made["secret"].as_str().unwrap().parse().unwrap()
+    };
+    let team = presented(TEAM);
+    let child = create(&team).await;
+    let grandchild = create(&child).await;
+    // The chain of creators is gone.
+    let path = format!("/v1/keys/{}", child.id);
+    assert_eq!(call_http(app, ("DELETE", &path), Some(&grandchild), "").await.0, 204);
+    let last = create(&grandchild).await;
+    let of_admin = create(&presented(ADMIN)).await;
+    let stored = keys.stored();
+    for (created, origin) in [(&grandchild, Some(&team)), (&last, Some(&team)), (&of_admin, None)] {
+        assert_eq!(stored[&created.id].origin.as_ref(), origin.map(|key| &key.id));
+    }
+}
+
 #[tokio::test]
 async fn the_stronger_of_two_who_disable_a_key_counts() {
     let weak = with(&[Action::Keys, Action::Read]);
