@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 pub const KEYS_MAX: usize = 10_000;
 /// Most keys of a tenant: its own keys may create keys, and could use up those of others.
 pub const TENANT_KEYS_MAX: usize = 1_000;
+/// Most keys of one [origin](ApiKey::origin): a key with `keys` could use up those of others, in a tenant or not.
+pub const ORIGIN_KEYS_MAX: usize = 1_000;
 /// Most tenants of a store.
 pub const TENANTS_MAX: usize = 1_000;
 /// Time for which a change must leave an administrator: enough to create another one.
@@ -112,6 +114,7 @@ impl AccessRecords {
                 }
                 if !records.keys.contains_key(&key.id) {
                     records.check_keys_of_tenant(&key)?;
+                    records.check_keys_of_origin(&key)?;
                 }
                 records.keys.insert(key.id.clone(), key);
             }
@@ -157,6 +160,20 @@ impl AccessRecords {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the origin of a new key has a place for it.
+    fn check_keys_of_origin(&self, key: &ApiKey) -> Result<(), Invalid> {
+        let Some(origin) = &key.origin else { return Ok(()) };
+        let count = self.keys.values().filter(|it| it.origin.as_ref() == Some(origin)).count();
+        if count < ORIGIN_KEYS_MAX {
+            return Ok(());
+        }
+        let allowed = format!(
+            "at most {ORIGIN_KEYS_MAX} keys that descend from key {origin}: delete those that are not in use, or have \
+             an administrator of all namespaces create more"
+        );
+        Err(Invalid::plain("keys", (count + 1).to_string(), allowed))
     }
 
     /// Checks that no other tenant has namespaces of this one.
@@ -335,6 +352,30 @@ mod tests {
         let less = records.changed(AccessChange::Delete(first.id), origin, NOW).unwrap();
         let put = AccessChange::Put(Box::new(of(30, "acme-b")));
         assert!(less.changed(put, origin, NOW).is_ok());
+    }
+
+    #[test]
+    fn a_key_with_keys_uses_up_no_keys_of_others() {
+        let (admin, team) = (*key(31, Actions::all()), *key(30, Role::Admin.actions()));
+        let patterns = vec![NamespacePattern::new("orders*").unwrap()];
+        let team = ApiKey { namespaces: patterns, ..team };
+        let (own, of_admin) = (team.clone().created_with(&team), team.clone().created_with(&admin));
+        let mut keys = like(&own, ORIGIN_KEYS_MAX);
+        let first = keys.values().next().unwrap().clone();
+        keys.extend([admin, team].map(|key| (key.id.clone(), key)));
+        let records = AccessRecords { version: 1, keys, ..Default::default() };
+        let origin = ChangeOrigin::Call(AdminLogin::ANY);
+        let put = |records: &AccessRecords, key: &ApiKey| {
+            let key = ApiKey { id: KeyId::generate([29; 10]), ..key.clone() };
+            records.changed(AccessChange::Put(Box::new(key)), origin, NOW)
+        };
+        for key in [own.clone(), own.clone().created_with(&first)] {
+            let error = put(&records, &key).unwrap_err().to_string();
+            assert!(error.contains("1000 keys that descend from"), "{error}");
+        }
+        assert!(put(&records, &of_admin).is_ok());
+        let less = records.changed(AccessChange::Delete(first.id), origin, NOW).unwrap();
+        assert!(put(&less, &own).is_ok());
     }
 
     #[test]

@@ -34,7 +34,8 @@ const NOT_LIMITS: [&str; 6] = [
     key!(store.connections),
 ];
 
-const SCOPES: [&str; 10] = [
+const SCOPES: [&str; 11] = [
+    "key",
     "timer",
     "namespace",
     "tenant",
@@ -184,6 +185,7 @@ fn fixed_limits() -> Vec<(String, Bounds)> {
     let rows = [
         fixed("keys of callers", most(duly_store::access::KEYS_MAX as u64)),
         fixed("keys of a tenant", most(duly_store::access::TENANT_KEYS_MAX as u64)),
+        fixed("keys of an origin", most(duly_store::access::ORIGIN_KEYS_MAX as u64)),
         fixed("tenants", most(duly_store::access::TENANTS_MAX as u64)),
         fixed("patterns of a tenant", range(&1, &TENANT_LIST_MAX)),
         fixed("hosts of a tenant's destinations", most(TENANT_LIST_MAX as u64)),
