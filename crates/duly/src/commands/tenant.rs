@@ -73,7 +73,7 @@ struct SetArgs {
 }
 
 /// The settings of a tenant.
-#[derive(clap::Args)]
+#[derive(Default, PartialEq, clap::Args)]
 struct Settings {
     /// Its namespaces, in place of those that it has: names, or beginnings of names with `*`; no other tenant may
     /// have one of them
@@ -186,6 +186,9 @@ async fn put(session: &Session, named: &TenantArg, request: &PutTenantRequest) -
 
 async fn set(args: SetArgs, session: &Session) -> Outcome {
     let SetArgs { named, reset, settings } = args;
+    if settings == Settings::default() && reset.is_empty() {
+        return Err(Failure::usage("nothing to change: name a setting, or --reset one"));
+    }
     let present: Tenant = call(session, Method::GET, &named).send().await?.parse()?;
     let mut present = PutTenantRequest {
         namespaces: present.namespaces,
@@ -196,13 +199,7 @@ async fn set(args: SetArgs, session: &Session) -> Outcome {
     for setting in &reset {
         setting.apply(&mut present);
     }
-    let changed = settings.over(present.clone());
-    if changed == present && reset.is_empty() {
-        return Err(Failure::usage(
-            "nothing to change: name a setting with another value, or --reset one",
-        ));
-    }
-    put(session, &named, &changed).await
+    put(session, &named, &settings.over(present)).await
 }
 
 impl Settings {

@@ -132,6 +132,51 @@ fn a_command_that_changes_nothing_ends_with_code_3() {
 }
 
 #[test]
+fn other_commands_that_change_nothing_end_with_code_0() {
+    let server = Server::start();
+    let place = tempfile::tempdir().expect("a directory");
+    let export = place.path().join("export").to_str().expect("UTF-8").to_owned();
+    server.run(&["schedule", "n", "leased", "--in", "0"]).ok();
+    let leased = server.json(&["lease", "n", "--wait", "20s"]);
+    let token = leased["firings"][0]["token"].as_str().expect("a token");
+    server.run(&["settle", "n", token, "--ack"]).ok();
+    server.run(&["schedule", "n", "x", "--in", "1h"]).ok();
+    server.run(&["export", "n", "--to", &export]).ok();
+    let rows: [&[&str]; 15] = [
+        &["settle", "n", token, "--ack"],
+        &["cancel", "n", "--tag", "none"],
+        &["cancel", "n", "--tag", "none", "--dry-run"],
+        &["dead", "redrive", "n", "--all"],
+        &["dead", "purge", "n", "--all"],
+        &["import", &export],
+        &["resume", "--all"],
+        &["namespace", "put", "n", "--lease", "1m"],
+        &["namespace", "put", "n", "--lease", "1m"],
+        &["namespace", "set", "n", "--lease", "1m"],
+        &["namespace", "resume", "n"],
+        &["namespace", "pause", "n"],
+        &["namespace", "pause", "n"],
+        &["lease", "n"],
+        &["list", "n", "--tag", "none"],
+    ];
+    for arguments in rows {
+        let run = server.run(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {run:?}");
+        assert!(!run.stderr.contains("nothing changed"), "{arguments:?}: {run:?}");
+    }
+    let cancels = r#"{"cancel":{"id":"x"}}"#.to_owned() + "\n";
+    for _ in 0..2 {
+        let run = server.run_with_stdin(&["batch", "n"], cancels.as_bytes());
+        assert_eq!(run.code, Some(0), "{run:?}");
+    }
+    let same = ["reschedule", "n", "y", "--in", "1h", "--output", "json"];
+    server.run(&["schedule", "n", "y", "--in", "1h"]).ok();
+    for revision in [2, 3] {
+        assert_eq!(server.run(&same).json()["revision"], revision);
+    }
+}
+
+#[test]
 fn payloads_come_from_text_files_and_stdin() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");
