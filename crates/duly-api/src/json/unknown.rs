@@ -5,10 +5,22 @@ use duly_core::{Invalid, similar_name::most_similar};
 use crate::destination::THIS_BUILD;
 
 /// The error of a field that stands for a timer that repeats.
-const RECURRING: &str = "left out: recurring timers are not supported yet";
+const RECURRING: &str = "left out: recurring timers do not exist yet; schedule the next timer when one fires, or let \
+                         cron schedule each";
+/// The error of a field that stands for the time of a timer, or for one that repeats.
+const SCHEDULE: &str = "left out: the time is due_at or delay, and recurring timers do not exist yet; schedule the next \
+                        timer when one fires, or let cron schedule each";
 
-/// Fields that later versions will have, with the value that is allowed until then.
-const RESERVED: [(&str, &str); 10] = [
+/// Fields that later versions will have, and words of other systems for them, with the value that is allowed until then.
+const RESERVED: [(&str, &str); 18] = [
+    ("schedule", SCHEDULE),
+    ("schedule_expression", SCHEDULE),
+    ("recurring", RECURRING),
+    ("repeats", RECURRING),
+    ("repeat_every", RECURRING),
+    ("repeat_interval", RECURRING),
+    ("cron_expression", RECURRING),
+    ("crontab", RECURRING),
     ("repeat", RECURRING),
     ("cron", RECURRING),
     ("rrule", RECURRING),
@@ -27,7 +39,21 @@ const PATHS: [(&str, &[&str]); 27] = [
     ("id", &["key", "timer_id", "task_id", "job_id", "message_id", "name"]),
     (
         "due_at",
-        &["at", "run_at", "execute_at", "scheduled_at", "scheduled_for", "deliver_at", "eta"],
+        &[
+            "at",
+            "due",
+            "due_date",
+            "due_time",
+            "time",
+            "when",
+            "fire_at",
+            "run_at",
+            "execute_at",
+            "scheduled_at",
+            "scheduled_for",
+            "deliver_at",
+            "eta",
+        ],
     ),
     ("delay", &["countdown", "in", "after", "deliver_after", "wait"]),
     ("payload", &["body", "data", "message", "message_body", "content"]),
@@ -143,6 +169,8 @@ mod tests {
             ("delaySecs", TIMER, "delay"),
             ("dely_ms", TIMER, "delay"),
             ("runAt", TIMER, "due_at"),
+            ("due", TIMER, "due_at"),
+            ("dueDate", TIMER, "due_at"),
             ("eta", TIMER, "due_at"),
             ("MessageBody", TIMER, "payload"),
             ("body", TIMER, "payload"),
@@ -180,9 +208,13 @@ mod tests {
 
     #[test]
     fn recurring_timers_are_said_not_to_exist_yet() {
-        for name in ["cron", "Cron", "repeat", "every", "rrule"] {
+        let repeats = ["cron", "Cron", "cronExpression", "recurring", "repeat", "every", "rrule"];
+        let rows = repeats.map(|name| (name, RECURRING)).into_iter();
+        for (name, allowed) in rows.chain([("schedule", SCHEDULE), ("Schedule", SCHEDULE)]) {
             let invalid = field(name.to_owned(), name, TIMER);
-            assert_eq!(invalid.allowed, RECURRING, "{name}");
+            assert_eq!(invalid.allowed, allowed, "{name}");
+            assert!(allowed.contains("recurring timers do not exist yet"));
+            assert!(allowed.contains("schedule the next timer when one fires"));
         }
         let elsewhere = field("every".to_owned(), "every", ", expected `a` or `b`");
         assert_eq!(elsewhere.allowed, "left out; known here: a, b");

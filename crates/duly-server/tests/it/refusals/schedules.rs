@@ -18,7 +18,7 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
         ("dueAt", "left out; did you mean due_at?"),
         ("DelaySeconds", "left out; did you mean delay?"),
         ("url", "left out; did you mean destination.http.url?"),
-        ("cron", "left out: recurring timers are not supported yet"),
+        ("cron", "left out: recurring timers do not exist yet"),
     ] {
         let seen: &'static str = Box::leak(format!("\"{name}\"").into_boxed_str());
         row(&format!(r#"{{"id":"x","delay":"1s","{name}":1}}"#), (name, seen, allowed));
@@ -314,7 +314,7 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     }
     row(
         r#"{"id":"x","delay":0,"repeat":{"every":"1h"}}"#,
-        ("repeat", "\"repeat\"", "not supported yet"),
+        ("repeat", "\"repeat\"", "do not exist yet"),
     );
     row(
         r#"{"id":"x","delay":0,"if_exists":"overwrite"}"#,
