@@ -48,7 +48,9 @@ fn cure(path: &str) -> Option<String> {
         ));
     }
     let meant = |path: &str| Some(format!("did you mean {path}?"));
-    if let [word] | ["v1" | "api", word] = parts[..] {
+    if let [word] | [_, word] = parts[..]
+        && (parts.len() == 1 || parts[0] == "api" || is_version(parts[0]))
+    {
         let word = word.to_ascii_lowercase();
         let known = OTHER_WORDS.iter().find(|(_, words)| words.contains(&&*word));
         if let Some((path, _)) = known {
@@ -57,9 +59,17 @@ fn cure(path: &str) -> Option<String> {
     }
     let is_cut = parts.len() == PARTS_MAX;
     let versionless = match &parts[..] {
-        ["api", "v1", rest @ ..] | ["api" | "v1", rest @ ..] => rest,
+        ["api", version, rest @ ..] | [version, rest @ ..] if is_version(version) => rest,
+        ["api", rest @ ..] => rest,
         all => all,
     };
+    let other_version = parts.iter().take(2).find(|part| is_version(part) && **part != "v1");
+    let only = other_version.map(|_| {
+        format!("there is only version 1: paths begin with /v1; GET {OPENAPI} lists every path")
+    });
+    if versionless.is_empty() && only.is_some() {
+        return only;
+    }
     // A part that was left out, or one too many, at the beginning.
     let mut candidates = vec![parts.clone(), [&["v1"][..], versionless].concat()];
     candidates.push([&["v1", "namespaces", "{namespace}"][..], versionless].concat());
@@ -94,7 +104,14 @@ fn cure(path: &str) -> Option<String> {
         }
     }
     let is_similar = |known: &str, it: &str| most_similar(it, [known].into_iter()).is_some();
-    candidates.iter().find_map(|parts| matching(parts, is_similar)).and_then(|path| meant(&path))
+    let similar = candidates.iter().find_map(|parts| matching(parts, is_similar));
+    similar.and_then(|path| meant(&path)).or(only)
+}
+
+/// Returns `true` for the part of a path that names a version of the interface.
+fn is_version(part: &str) -> bool {
+    let digits = part.strip_prefix(['v', 'V']).unwrap_or_default();
+    (1..=4).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Returns the path of the route whose own parts are these, as `is_same` compares them.
@@ -140,7 +157,9 @@ mod tests {
                 check(&format!("{below}/"), &meant);
                 check(&format!("/api{path}"), &meant);
                 check(&format!("/api{below}"), &meant);
-                check(&path.replace("/v1", "/V1"), &meant);
+                for version in ["/V1", "/v0", "/v2", "/v10", "/api/v2"] {
+                    check(&path.replacen("/v1", version, 1), &meant);
+                }
             }
         }
     }
@@ -164,6 +183,10 @@ mod tests {
             ("/v1/orders/timers", "/v1/namespaces/orders/timers"),
             ("/v1/timers", "/v1/namespaces/{namespace}/timers"),
             ("/timers", "/v1/namespaces/{namespace}/timers"),
+            ("/v2/timers", "/v1/namespaces/{namespace}/timers"),
+            ("/v2/timers/a", "/v1/namespaces/{namespace}/timers/a"),
+            ("/v2/orders/timers", "/v1/namespaces/orders/timers"),
+            ("/v2/health", "/healthz"),
             ("/v1/tenant/acme", "/v1/tenants/acme"),
         ] {
             check(path, &format!("did you mean {meant}?"));
@@ -177,6 +200,12 @@ mod tests {
         let dead = format!("dead letters are timers: GET {timers}?state=dead lists them");
         check("/v1/namespaces/orders/dead", &dead);
         check("/v1/namespaces/orders/dlq/", &dead);
+        for path in ["/v2", "/v2/", "/v2/a/b/c/d", "/api/v3/x"] {
+            check(
+                path,
+                "there is only version 1: paths begin with /v1; GET /openapi.json lists every path",
+            );
+        }
         assert!(cure("/").is_some_and(|it| it.starts_with("this is Duly ")));
         for path in ["/favicon.ico", "/wp-admin/setup.php", "/v1/keys/a/b/c", "/a/b/c/d/e/f/g"] {
             assert_eq!(cure(path), None, "{path}");
