@@ -7,7 +7,7 @@ use duly_api::{
     lease::{LEASE_WAIT_MAX, LeaseCall},
     settle::SETTLEMENTS_MAX,
 };
-use duly_core::{Invalid, Millis, NamespaceName};
+use duly_core::{Destination, Invalid, Millis, NamespaceName};
 use duly_node::{LeaseRequest, Leased};
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
@@ -50,9 +50,13 @@ impl Claims {
             wait: lease.wait,
             memory: Some(Arc::<LeaseReservation>::clone(&memory)),
         };
+        let name = request.namespace.clone();
         let leased = admitted.node.lease(request).await?;
         // The call may have waited. Claims that are dropped are released.
         admitted.check_still_valid()?;
+        if leased.firings.is_empty() && !leased.paused {
+            admitted.note_pushed(name).await;
+        }
         Ok(Self { leased, memory })
     }
 
@@ -84,6 +88,21 @@ impl Claims {
     pub(crate) fn shown(&self) -> LeaseResponse {
         let firings = self.leased.firings.iter().map(messages::firing).collect();
         LeaseResponse { firings, paused: self.leased.paused }
+    }
+}
+
+impl Admitted {
+    /// Sets the notice of a response without firings if its namespace delivers to a webhook. The URL is not for every
+    /// consumer.
+    async fn note_pushed(&self, name: NamespaceName) {
+        // A notice is not worth an error.
+        let Ok(Some(found)) = self.store.get_namespace(name).await else { return };
+        if found.settings.destination != Destination::Pull {
+            self.set_notice(format!(
+                "{} delivers to a webhook: only timers with the destination pull are leased",
+                found.name
+            ));
+        }
     }
 }
 

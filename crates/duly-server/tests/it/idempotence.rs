@@ -211,3 +211,24 @@ async fn a_call_that_changes_nothing_says_why() {
     assert_eq!(reason.as_deref(), Some("already_due"));
     assert_eq!(notice.as_deref(), Some("nothing changed: the timer is due already"));
 }
+
+#[tokio::test]
+async fn a_lease_of_a_namespace_that_pushes_says_so() {
+    let bench = Bench::new();
+    let to = r#"{"destination":{"http":{"url":"http://93.184.215.14/secret-path"}}}"#;
+    bench.call("PUT", "/v1/namespaces/pushed", to).await.expect(201);
+    bench.call("PUT", "/v1/namespaces/pulled", "{}").await.expect(201);
+    let expected = "pushed delivers to a webhook: only timers with the destination pull are leased";
+    for (name, expected) in [("pushed", Some(expected)), ("pulled", None)] {
+        for (call, body) in [("lease", "{}"), ("settle", r#"{"settlements":[],"lease":{}}"#)] {
+            let got = bench.call("POST", &format!("/v1/namespaces/{name}/{call}"), body).await;
+            let notice = got.headers.get("duly-notice").map(|it| it.to_str().unwrap());
+            assert_eq!(notice, expected, "{name} {call}: {}", got.text);
+        }
+    }
+    let pull = r#"{"id":"t","delay":0,"destination":{"pull":{}}}"#;
+    bench.call("POST", "/v1/namespaces/pushed/timers", pull).await.expect(201);
+    let got = bench.call("POST", "/v1/namespaces/pushed/lease", r#"{"wait":"10s"}"#).await;
+    assert_eq!(got.headers.get("duly-notice"), None, "{}", got.text);
+    assert_eq!(got.json()["firings"][0]["id"], "t");
+}

@@ -1,8 +1,8 @@
 //! `duly lease` and `duly settle`: lease due firings of the pull lane, and settle them.
 
 use duly_api::{
-    Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, Namespace,
-    RetryVerdict, SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
+    Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, RetryVerdict,
+    SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
 };
 use duly_core::{Millis, NamespaceName};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::{
     args::{NamespaceArg, values},
     failure::Failure,
     http::{self, HttpResponse},
-    output::{Table, Tone, note, text, timers, when},
+    output::{Table, Tone, text, timers, when},
     session::Session,
 };
 
@@ -52,15 +52,9 @@ pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
     let printer = session.printer;
     let namespace = &args.named.namespace;
     let wait = args.wait.unwrap_or_default();
-    if wait > Millis::ZERO && !printer.is_quiet {
-        note_if_pushed(namespace, session).await;
-    }
     let call = session.http.post(namespace, &["lease"]);
     let reply = call.body(&request).waiting(wait.to_std()).send().await?;
     let LeaseResponse { firings, paused } = reply.parse()?;
-    if firings.is_empty() && wait == Millis::ZERO && !printer.is_quiet {
-        note_if_pushed(namespace, session).await;
-    }
     // Printed before it is acknowledged: a firing that could not be printed is leased again.
     if printer.is_ndjson() {
         printer.json_list("firings", reply.items("firings")?)?;
@@ -79,18 +73,6 @@ pub(crate) async fn lease(args: LeaseArgs, session: &Session) -> Outcome {
         refused(&request_settlements(session, &args.named.namespace, &tokens, &verdict).await?.1)?;
     }
     Ok(())
-}
-
-/// Notes that a namespace delivers its firings to a webhook. A note is not worth an error.
-async fn note_if_pushed(namespace: &NamespaceName, session: &Session) {
-    let Ok(response) = session.http.get(namespace, &[]).send().await else { return };
-    let Ok(found) = response.parse::<Namespace>() else { return };
-    if let Some(http) = found.destination.and_then(|destination| destination.http) {
-        note(&format!(
-            "{namespace} delivers to {}: only timers that were scheduled with --pull are leased",
-            http.url
-        ));
-    }
 }
 
 /// Settle leased firings: acknowledge, retry, put off or dead-letter them, or extend their leases
