@@ -53,7 +53,8 @@ fn problem(code: &str, status: &Status) -> Problem {
 }
 
 /// Returns the error that Duly described.
-fn said(problem: Problem) -> Error {
+fn said(mut problem: Problem) -> Error {
+    name_whole_value(&mut problem);
     let code = code_of(&problem.code).unwrap_or(match problem.status {
         400..500 => Code::InvalidArgument,
         _ => Code::Aborted,
@@ -64,6 +65,18 @@ fn said(problem: Problem) -> Error {
             Error::Unknown { code, reason: problem.detail, retry: RetryAdvice::Never }
         }
         _ => Error::Refused(Box::new(Refusal { code, problem })),
+    }
+}
+
+/// Names the field that the caller of this crate wrote. A time or a duration is one value there, and in the message that
+/// was sent it has two parts.
+fn name_whole_value(problem: &mut Problem) {
+    let Some(field) = &problem.field else { return };
+    let parts = [(".seconds", "in seconds"), (".nanos", "in nanoseconds")];
+    let whole = parts.iter().find_map(|(part, unit)| Some((field.strip_suffix(part)?, unit)));
+    if let Some((whole, unit)) = whole {
+        problem.detail = problem.detail.replacen(&**field, &format!("{whole} {unit}"), 1);
+        problem.field = Some(whole.to_owned());
     }
 }
 

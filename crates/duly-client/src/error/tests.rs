@@ -137,3 +137,23 @@ fn only_the_batch_index_is_removed_from_the_field() {
     assert_eq!(alone.problem.detail, "delay must be x");
     assert_eq!(refusal.clone().without_path("operations[4]."), refusal);
 }
+
+#[test]
+fn a_time_is_named_as_the_caller_wrote_it() {
+    for (sent, detail, field, shown) in [
+        (
+            "filter.due_from.seconds",
+            "filter.due_from.seconds must be an integer from 0 to 9; got -5",
+            "filter.due_from",
+            "filter.due_from in seconds must be an integer from 0 to 9; got -5",
+        ),
+        ("delay.nanos", "delay.nanos must be x", "delay", "delay in nanoseconds must be x"),
+        ("id", "id must be x", "id", "id must be x"),
+    ] {
+        let mut problem = Problem::new(Code::InvalidArgument, detail);
+        problem.field = Some(sent.to_owned());
+        let error = Error::from(problem);
+        let problem = &error.refusal().unwrap().problem;
+        assert_eq!((problem.field.as_deref(), &*problem.detail), (Some(field), shown));
+    }
+}
