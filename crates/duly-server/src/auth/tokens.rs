@@ -272,12 +272,12 @@ impl Tokens {
     }
 }
 
-/// Checks that a file holds a set of keys.
+/// Checks that a file holds a set of keys for these algorithms.
 ///
 /// # Errors
 /// The reason for which it cannot be used.
-pub(crate) fn check_file(path: &Path) -> Result<(), String> {
-    read_file(path, &[Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA]).map(drop)
+pub(crate) fn check_file(path: &Path, algorithms: &[Algorithm]) -> Result<(), String> {
+    read_file(path, algorithms).map(drop)
 }
 
 fn read_file(path: &Path, algorithms: &[Algorithm]) -> Result<JwkSet, String> {

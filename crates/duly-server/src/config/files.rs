@@ -9,8 +9,9 @@ use std::{io, path::Path};
 use duly_core::access::PresentedKey;
 use duly_sink::http::options::{ClientFiles, Credentials, TlsFiles};
 use duly_tls::files;
+use jsonwebtoken::Algorithm;
 
-use super::{AuthMode, Config, Layers, Tls, keys::key};
+use super::{AuthMode, Config, JwtAlgorithm, Layers, Tls, keys::key};
 use crate::auth::tokens;
 use crate::serve::{NamedFile, TlsOptions};
 
@@ -42,7 +43,7 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
         refuse(error.key, &error.path, &error.reason, "a file in PEM that can be used");
     }
     let mut read =
-        |key, path: Option<&Path>, check_file: fn(&Path) -> Result<(), String>, allowed| {
+        |key, path: Option<&Path>, check_file: &dyn Fn(&Path) -> Result<(), String>, allowed| {
             if let Some(path) = path
                 && let Err(reason) = check_file(path)
             {
@@ -52,39 +53,52 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
     read(
         key!(webhook.proxy_credentials_file),
         webhook.proxy_credentials_file.as_deref(),
-        |path| credentials(path).map(drop),
+        &|path| credentials(path).map(drop),
         "a file that holds one line, user:password",
     );
     read(
         key!(auth.root_key_file),
         config.auth.root_key_file.as_deref(),
-        |path| root_key(path).map(drop),
+        &|path| root_key(path).map(drop),
         "a file that holds one line, a key",
     );
     read(
         key!(jwt.jwks_file),
         config.jwt.jwks_file.as_deref(),
-        tokens::check_file,
+        &|path| tokens::check_file(path, &jwt_algorithms(config)),
         "a file with a set of keys (JWKS)",
     );
     read(
         key!(store.password_file),
         store.password_file.as_deref(),
-        |path| password(path).map(drop),
+        &|path| password(path).map(drop),
         "a file that holds one line, the password",
     );
     read(
         key!(store.ca_file),
         store.ca_file.as_deref(),
-        authorities,
+        &authorities,
         "a file in PEM that can be used",
     );
     read(
         key!(audit.file),
         config.audit.file.as_deref(),
-        place_of_file,
+        &place_of_file,
         "a file in a directory that exists",
     );
+}
+
+/// Returns the algorithms of tokens that are allowed.
+pub(crate) fn jwt_algorithms(config: &Config) -> Vec<Algorithm> {
+    let algorithm = |algorithm: &JwtAlgorithm| match algorithm {
+        JwtAlgorithm::Rs256 => Algorithm::RS256,
+        JwtAlgorithm::Es256 => Algorithm::ES256,
+        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
+    };
+    let all = [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa];
+    let named = &config.jwt.algorithms;
+    let named = if named.is_empty() { &all[..] } else { named };
+    named.iter().map(algorithm).collect()
 }
 
 /// Returns the settings of the server's own TLS.

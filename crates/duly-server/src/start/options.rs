@@ -12,7 +12,6 @@ use duly_core::{
     access::{TenantLimit, TenantLimits},
 };
 use duly_store::Store;
-use jsonwebtoken::Algorithm;
 
 use super::error::StartError;
 use crate::{
@@ -22,8 +21,7 @@ use crate::{
         tokens::{KeysPlace, TokenOptions, Tokens},
     },
     config::{
-        AllowLoopback, AuthMode, Bytes, Config, Integer, JwtAlgorithm, NonEmpty, StoreUrl, files,
-        key, or_eighth,
+        AllowLoopback, AuthMode, Bytes, Config, Integer, NonEmpty, StoreUrl, files, key, or_eighth,
     },
     http::{BackupLimits, Guard, Limits},
     listen::Address,
@@ -303,13 +301,6 @@ fn tokens(config: &Config) -> Result<Tokens, StartError> {
     let jwt = &config.jwt;
     let text = |text: &Option<NonEmpty>| text.as_ref().map(|it| it.0.clone()).unwrap_or_default();
     let file = jwt.jwks_file.as_deref();
-    let algorithm = |algorithm: &JwtAlgorithm| match algorithm {
-        JwtAlgorithm::Rs256 => Algorithm::RS256,
-        JwtAlgorithm::Es256 => Algorithm::ES256,
-        JwtAlgorithm::EdDsa => Algorithm::EdDSA,
-    };
-    let all = [JwtAlgorithm::Rs256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa];
-    let named = if jwt.algorithms.is_empty() { &all[..] } else { &jwt.algorithms };
     let options = TokenOptions {
         issuer: text(&jwt.issuer),
         audience: text(&jwt.audience),
@@ -319,7 +310,7 @@ fn tokens(config: &Config) -> Result<Tokens, StartError> {
             }
             (None, file) => KeysPlace::File(file.unwrap_or_else(|| Path::new("")).to_owned()),
         },
-        algorithms: named.iter().map(algorithm).collect(),
+        algorithms: files::jwt_algorithms(config),
         groups_claim: jwt.groups_claim.0.clone(),
         reload: jwt.reload.to_std(),
     };

@@ -370,6 +370,28 @@ fn means_of_authentication_and_their_settings_come_together() {
 }
 
 #[test]
+fn keys_of_an_issuer_are_judged_by_the_named_algorithms() {
+    let (folder, mut source) = file("");
+    let keys = folder.path().join("keys.json");
+    let point = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
+    std::fs::write(&keys, point).unwrap();
+    for (algorithms, is_taken) in [("[]", true), (r#"["ES256"]"#, true), (r#"["RS256"]"#, false)] {
+        let text = format!(
+            "[auth]\nmode = [\"jwt\"]\n[jwt]\nissuer = \"https://id.example\"\naudience = \"duly\"\n\
+             jwks_file = {keys:?}\nalgorithms = {algorithms}"
+        );
+        let named = source.file.get_or_insert_default();
+        std::fs::write(&*named, text).unwrap();
+        let said = match load_with_files(&source) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(ToString::to_string).collect(),
+        };
+        let is_named = said.len() == 1 && said[0].contains("of an allowed algorithm");
+        assert!(if is_taken { said.is_empty() } else { is_named }, "{algorithms}: {said:?}");
+    }
+}
+
+#[test]
 fn a_client_certificate_needs_the_namespaces_that_show_it() {
     let files = "client_certificate_file = \"/a.pem\"\nclient_key_file = \"/a.key\"";
     check_file(
