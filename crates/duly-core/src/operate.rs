@@ -20,7 +20,10 @@ use std::time::Duration;
 
 use crate::{
     Incarnation, NamespaceName, Settings, Timer, TimerId, TimerView, Timestamp,
-    lifecycle::Transition, limits::Limits, refusal::Refusal, schedule::When,
+    lifecycle::{Event, Transition},
+    limits::Limits,
+    refusal::Refusal,
+    schedule::When,
 };
 
 mod change;
@@ -31,8 +34,7 @@ mod schedule;
 mod tests;
 
 pub use change::{
-    cancel, cancel_or_stop, cancel_without_record, dead_letter_overdue, fire, forget, purge,
-    redrive, reschedule,
+    cancel, cancel_without_record, dead_letter_overdue, fire, forget, purge, redrive, reschedule,
 };
 pub use decision::{Cause, Decision, Effect, QuotaUse, Reply};
 pub use operation::{Level, Operation, Seen};
@@ -104,13 +106,16 @@ pub fn operate(
         Operation::Reschedule { id, patch, if_revision } => {
             reschedule(&id, *patch, if_revision, timer, context)
         }
-        Operation::Cancel { id, if_revision } => cancel(&id, if_revision, timer.as_ref(), context),
+        Operation::Cancel { id, if_revision } => {
+            cancel(&id, if_revision, Event::Cancel, timer.as_ref(), context)
+        }
         Operation::CancelOrStop { id, if_revision, seen } => {
             let known = timer.as_ref().filter(|view| seen.is_none_or(|seen| seen.is(view)));
-            cancel_or_stop(&id, if_revision, known, context)
+            cancel(&id, if_revision, Event::CancelOrStop, known, context)
         }
         Operation::CancelSeen { id, seen } => {
-            cancel(&id, None, timer.as_ref().filter(|view| seen.is(view)), context)
+            let known = timer.as_ref().filter(|view| seen.is(view));
+            cancel(&id, None, Event::Cancel, known, context)
         }
         Operation::Fire { id } => fire(&id, timer, context),
         Operation::DeadLetter { id, if_due_by } => {

@@ -63,18 +63,20 @@ pub fn fire(
     Ok(Decision::change(Effect::Put(Cause::Rescheduled, timer), Reply::Changed))
 }
 
-/// Cancels a timer.
+/// Cancels a timer. `event` says what becomes of one in flight: [`Event::Cancel`] refuses it, [`Event::CancelOrStop`]
+/// stops it.
 ///
 /// # Errors
 /// When its revision or its state does not allow it.
 pub fn cancel(
     id: &TimerId,
     if_revision: Option<u32>,
+    event: Event,
     known: Option<&TimerView>,
     context: &Context<'_>,
 ) -> Result<Decision, Refusal> {
     check_revision(known, if_revision)?;
-    match (transition(state_of(known), Event::Cancel), known) {
+    match (transition(state_of(known), event), known) {
         (Transition::Move(State::Cancelled), Some(TimerView { body: Body::Whole(timer), .. })) => {
             Ok(cancelled(Tombstone::of(timer, Ended::Cancelled, context.now.wall)))
         }
@@ -83,35 +85,16 @@ pub fn cancel(
             maybe_delivered: view.maybe_delivered(),
             already: true,
         })),
-        (refused, known) => Err(context.refused(refused, known, id)),
-    }
-}
-
-/// Cancels a timer, or stops it if it is in flight.
-///
-/// # Errors
-/// When its revision or its state does not allow it.
-pub fn cancel_or_stop(
-    id: &TimerId,
-    if_revision: Option<u32>,
-    known: Option<&TimerView>,
-    context: &Context<'_>,
-) -> Result<Decision, Refusal> {
-    check_revision(known, if_revision)?;
-    match (transition(state_of(known), Event::CancelOrStop), known) {
         (Transition::Change, Some(view)) => {
-            let reply = Reply::Stopped {
-                attempts: view.attempts(),
-                maybe_delivered: view.maybe_delivered(),
-                already: view.stopped,
-            };
-            Ok(if view.stopped {
-                Decision::reply(reply)
-            } else {
-                Decision::change(Effect::Stop(id.clone()), reply)
+            let already = view.stopped;
+            let (attempts, maybe_delivered) = (view.attempts(), view.maybe_delivered());
+            let reply = Reply::Stopped { attempts, maybe_delivered, already };
+            Ok(match already {
+                true => Decision::reply(reply),
+                false => Decision::change(Effect::Stop(id.clone()), reply),
             })
         }
-        _ => cancel(id, if_revision, known, context),
+        (refused, known) => Err(context.refused(refused, known, id)),
     }
 }
 

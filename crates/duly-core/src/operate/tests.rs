@@ -392,7 +392,7 @@ fn cancel_before_any_attempt_needs_no_record() {
     assert_eq!(cancel_op.level(), Level::Head);
     assert_eq!(Operation::Cancel { id: id(), if_revision: Some(1) }.level(), Level::Whole);
     let unread = cancel_without_record(id(), at(NOW_MS + HOUR_MS), &context);
-    let read = cancel(&id(), None, Some(&view(State::Scheduled)), &context).unwrap();
+    let read = cancel(&id(), None, Event::Cancel, Some(&view(State::Scheduled)), &context).unwrap();
     assert_eq!(unread.reply, read.reply);
     let [Some(Effect::End(unread)), Some(Effect::End(read))] = [unread.effect, read.effect] else {
         panic!("both end it")
