@@ -5,7 +5,8 @@
 //! the fault may be its own. So a breaker has a wait for retries and a shorter one for first attempts.
 //!
 //! A receiver that responds that it is overloaded or broken proves less than one that is silent: the fault may be that
-//! of a few firings. So the first [`QUICK_PROBES`] waits after such a response to a first attempt are short.
+//! of a few firings. So the first [`QUICK_PROBES`] waits after such a response to a first attempt are short, a success gives
+//! them again, and later waits are at most [`RESPONDING_WAIT_MAX`].
 //!
 //! ```text
 //!   closed ── FAILURES in a row ──► open ── the wait is over ──► half-open
@@ -34,10 +35,12 @@ use super::fair_share::{AttemptKind, Demand, Load};
 pub(crate) const FAILURES: u32 = 10;
 /// Successful probes in a row that close it.
 pub(crate) const PROBES: u32 = 3;
-/// Number of short waits after responses to first attempts, since the breaker was last closed.
-pub(crate) const QUICK_PROBES: u32 = 10;
+/// Number of short waits after responses to first attempts, since the last success.
+pub(crate) const QUICK_PROBES: u32 = 40;
 /// Each of these waits.
 pub(crate) const QUICK_WAIT: Duration = Duration::from_millis(250);
+/// Longest wait after a response to a first attempt.
+pub(crate) const RESPONDING_WAIT_MAX: Duration = Duration::from_secs(5);
 /// First of the other waits of an open breaker.
 pub(crate) const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest wait of an open breaker.
@@ -54,7 +57,7 @@ pub(super) struct Breaker {
     state: BreakerPhase,
     /// Number of times it opened since it was last closed: by first attempts, and by any attempt.
     opened: Load,
-    /// Number of short waits since it was last closed.
+    /// Number of short waits since the last success.
     quick: u32,
     /// Time at which it first opened since it was last closed.
     opened_at: Duration,
@@ -227,6 +230,7 @@ impl Breaker {
                     }
                     ReceiverHealth::Unknown => {}
                     ReceiverHealth::Good => {
+                        self.quick = 0;
                         *successes += 1;
                         if *successes >= PROBES {
                             *self = Self::since(self.period);
@@ -247,7 +251,7 @@ impl Breaker {
 
     /// Opens it after failures of this kind, the last of them with this health.
     fn open(&mut self, by: AttemptKind, health: ReceiverHealth, now: Duration) {
-        if self.opened.sum() == 0 && self.quick == 0 {
+        if matches!(self.state, BreakerPhase::Closed { .. }) {
             self.opened_at = now;
         }
         let is_quick = by == AttemptKind::First
@@ -266,7 +270,11 @@ impl Breaker {
         };
         let retries_until = now + wait(&mut self.opened.retry);
         let until = match by {
-            AttemptKind::First => now + wait(&mut self.opened.first),
+            AttemptKind::First => {
+                let wait = wait(&mut self.opened.first);
+                let responds = health == ReceiverHealth::Overloaded;
+                now + if responds { wait.min(RESPONDING_WAIT_MAX) } else { wait }
+            }
             AttemptKind::Retry => now,
         };
         self.state = BreakerPhase::Open { until, retries_until };
