@@ -23,7 +23,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    changes::{AdminLogin, ChangeRefusal, DisabledBy, LoginPlace},
+    changes::{AdminLogin, ChangeRefusal, DecidedBy, LoginPlace},
     secret::{PresentedKey, SECRET_BYTES, SecretHash},
     subject::{SUBJECT_BYTES_MAX, Subject},
     tenant::{HostPattern, TENANT_LIST_MAX, Tenant, TenantLimit, TenantLimits, TenantName},
@@ -353,7 +353,10 @@ pub struct ApiKey {
     pub disabled: bool,
     /// The caller who disabled it; unknown if it was disabled offline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disabled_by: Option<DisabledBy>,
+    pub disabled_by: Option<DecidedBy>,
+    /// The caller who last took a right, a network or time from it. Only as many rights give it more again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restricted_by: Option<DecidedBy>,
     /// The time of its creation.
     pub created_at: Timestamp,
     /// The id of the key that created it, or `offline`.
@@ -384,6 +387,7 @@ impl ApiKey {
             expires_at: None,
             disabled: false,
             disabled_by: None,
+            restricted_by: None,
             created_at,
             created_by,
             origin: None,

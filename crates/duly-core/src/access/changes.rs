@@ -5,6 +5,8 @@
 //!    only an administrator of all namespaces changes such a key in any way.
 //! 3. A disabled key is changed only with all rights of the caller who disabled it: otherwise its holder's team
 //!    could enable the key again.
+//! 4. A caller who takes something else from a key, such as its time or a network, decides too: only a caller with as many
+//!    rights gives the key more again.
 
 use std::net::IpAddr;
 
@@ -13,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::{Actions, ApiKey, NamespacePattern, covers_patterns};
 use crate::Timestamp;
 
-/// The rights of the caller who disabled a key, as they were then.
+/// The rights of the caller who disabled or restricted a key, as they were then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DisabledBy {
+pub struct DecidedBy {
     /// The id of the caller's key.
     pub key: String,
     /// The actions that it permitted.
@@ -33,6 +35,24 @@ pub enum ChangeRefusal {
     Subject,
     /// The key was disabled by a caller with more rights: one with this key, or an unknown one.
     Disabled(Option<String>),
+    /// The change gives the key more again, and a caller with more rights took something from it: one with this key.
+    Restricted(String),
+}
+
+impl DecidedBy {
+    fn new(caller: &ApiKey) -> Self {
+        Self {
+            key: caller.id.to_string(),
+            actions: caller.actions,
+            namespaces: caller.namespaces.clone(),
+        }
+    }
+
+    /// Returns `true` if a caller has as many rights.
+    fn is_within(&self, caller: &ApiKey) -> bool {
+        self.actions.is_within(caller.actions)
+            && covers_patterns(&caller.namespaces, &self.namespaces)
+    }
 }
 
 impl ApiKey {
@@ -49,10 +69,7 @@ impl ApiKey {
         }
         let has_rights = match &self.disabled_by {
             _ if !self.disabled => true,
-            Some(by) => {
-                by.actions.is_within(caller.actions)
-                    && covers_patterns(&caller.namespaces, &by.namespaces)
-            }
+            Some(by) => by.is_within(caller),
             // Disabled offline, or by a build that did not keep the rights.
             None => caller.is_admin(),
         };
@@ -73,11 +90,28 @@ impl ApiKey {
     /// Disables the key with the rights of the key `caller`.
     pub fn disable_by(&mut self, caller: &Self) {
         self.disabled = true;
-        self.disabled_by = Some(DisabledBy {
-            key: caller.id.to_string(),
-            actions: caller.actions,
-            namespaces: caller.namespaces.clone(),
-        });
+        self.disabled_by = Some(DecidedBy::new(caller));
+    }
+
+    /// Returns this key, which the holder of the key `caller` makes of `before`. It keeps who took something from it.
+    ///
+    /// # Errors
+    /// When it permits more than before, and a caller with more rights took something from it.
+    pub fn changed_by(mut self, before: &Self, caller: &Self) -> Result<Self, ChangeRefusal> {
+        let has_rights = before.restricted_by.as_ref().is_none_or(|by| by.is_within(caller));
+        if let Some(by) = before.restricted_by.as_ref().filter(|_| !has_rights)
+            && !self.is_within(before)
+        {
+            return Err(ChangeRefusal::Restricted(by.key.clone()));
+        }
+        let takes = !before.is_within(&self);
+        self.restricted_by = match &before.restricted_by {
+            before if !has_rights => before.clone(),
+            _ if takes => Some(DecidedBy::new(caller)),
+            _ if !self.is_within(before) => None,
+            before => before.clone(),
+        };
+        Ok(self)
     }
 
     /// Enables the key.
@@ -198,6 +232,41 @@ mod tests {
         assert_eq!(subject.check_change_by(&team), Err(ChangeRefusal::Subject));
         assert_eq!(subject.check_change_by(&admin), Ok(()));
         assert_eq!(team.check_change_by(&helper), Err(ChangeRefusal::Wider));
+    }
+
+    #[test]
+    fn what_an_administrator_took_only_as_many_rights_give_back() {
+        let keys = [Action::Keys, Action::Read, Action::Schedule];
+        let helper = key(1, keys.into_iter().collect(), &["a", "b"]);
+        let admin = key(3, Actions::all(), &["*"]);
+        let own = key(4, keys.into_iter().collect(), &["a", "b"]);
+        let near = vec!["192.0.2.0/25".parse().unwrap()];
+        let takes: [fn(&mut ApiKey); 4] = [
+            |it| it.expires_at = Some(NOW),
+            |it| it.networks = vec!["192.0.2.0/24".parse().unwrap()],
+            |it| it.actions = [Action::Read].into_iter().collect(),
+            |it| it.namespaces.truncate(1),
+        ];
+        for take in takes {
+            let taken = |caller| {
+                let mut next = own.clone();
+                take(&mut next);
+                next.changed_by(&own, caller).unwrap()
+            };
+            let by_admin = taken(&admin);
+            let refused = own.clone().changed_by(&by_admin, &helper);
+            assert_eq!(refused, Err(ChangeRefusal::Restricted(admin.id.to_string())));
+            assert_eq!(own.clone().changed_by(&by_admin, &admin).as_ref(), Ok(&own));
+            // A helper may take more, and the decision stays.
+            let less = ApiKey { networks: near.clone(), ..by_admin.clone() };
+            let less = less.changed_by(&by_admin, &helper).unwrap();
+            assert_eq!(less.restricted_by, by_admin.restricted_by);
+            assert!(own.clone().changed_by(&less, &helper).is_err());
+            // A name is no right.
+            let named = ApiKey { name: "other".to_owned(), ..by_admin.clone() };
+            assert!(named.changed_by(&by_admin, &helper).is_ok());
+            assert_eq!(own.clone().changed_by(&taken(&helper), &helper).as_ref(), Ok(&own));
+        }
     }
 
     #[test]

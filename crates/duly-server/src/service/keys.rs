@@ -224,10 +224,18 @@ impl Admitted {
         let changed = self.change_records(|own, records| {
             let present = records.keys.get(id);
             let check = |key: &ApiKey, is_present| {
-                key.check_change_by(own).map_err(|it| self.no_change(key, is_present, it))
+                key.check_change_by(own).map_err(|it| self.no_change(&key.id, is_present, it))
             };
             present.map_or(Ok(()), |key| check(key, true))?;
-            let change = change(own, present)?;
+            let change = match (change(own, present)?, present) {
+                (AccessChange::Put(next), Some(before)) => {
+                    let id = next.id.clone();
+                    let next = next.changed_by(before, own);
+                    let next = next.map_err(|refusal| self.no_change(&id, true, refusal))?;
+                    AccessChange::Put(Box::new(next))
+                }
+                (change, _) => change,
+            };
             if let AccessChange::Put(next) = &change {
                 check(next, false)?;
             }
@@ -277,14 +285,13 @@ impl Admitted {
     }
 
     /// Returns the problem of a change that the caller may not make.
-    fn no_change(&self, key: &ApiKey, is_present: bool, refusal: ChangeRefusal) -> Problem {
+    fn no_change(&self, key: &KeyId, is_present: bool, refusal: ChangeRefusal) -> Problem {
         self.note(|notes| notes.is_denied = true);
         let detail = match refusal {
-            ChangeRefusal::Wider if is_present => return no_key(&key.id),
+            ChangeRefusal::Wider if is_present => return no_key(key),
             ChangeRefusal::Wider => format!(
-                "key {} would permit more than your key, or for longer: use a key with the role admin in all \
-                 namespaces",
-                key.id
+                "key {key} would permit more than your key, or for longer: use a key with the role admin in all \
+                 namespaces"
             ),
             ChangeRefusal::Subject => {
                 "only an administrator of all namespaces may create, change or remove a \
@@ -292,13 +299,16 @@ impl Admitted {
                     .to_owned()
             }
             ChangeRefusal::Disabled(by) => format!(
-                "key {} was disabled by {}, who had more rights: have it changed with a key that permits as much, \
+                "key {key} was disabled by {}, who had more rights: have it changed with a key that permits as much, \
                  such as one with the role admin in all namespaces",
-                key.id,
                 by.map_or_else(
                     || "an administrator".to_owned(),
                     |by| format!("the holder of key {by}")
                 )
+            ),
+            ChangeRefusal::Restricted(by) => format!(
+                "the holder of key {by}, who had more rights, took rights, networks or time from key {key}: have \
+                 them given back with a key that permits as much, such as one with the role admin in all namespaces"
             ),
         };
         Problem::new(Code::PermissionDenied, detail)
