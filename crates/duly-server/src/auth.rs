@@ -205,7 +205,8 @@ impl Auth {
         AdminLogin {
             keys: *keys,
             certificates: *certificates,
-            tokens: tokens.is_some(),
+            // An issuer whose keys were never read admits no one.
+            tokens: tokens.as_ref().is_some_and(|it| it.has_keys()),
             created_since: self.0.not_before,
             from,
         }

@@ -145,6 +145,11 @@ impl Tokens {
         Ok(Self { options, keys, verified, unknown_key, last_error: RwLock::default() })
     }
 
+    /// Returns `true` if there is a key of the issuer that can verify a token.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.read().keys.is_empty()
+    }
+
     /// Verifies a token. Returns `None` if it is not good at `now`.
     pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Option<Verified> {
         if token.len() > TOKEN_BYTES_MAX {

@@ -1,4 +1,5 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use duly_core::access::LoginPlace;
 use ring::{
     hmac,
     rand::SystemRandom,
@@ -7,6 +8,7 @@ use ring::{
 use serde_json::json;
 
 use super::*;
+use crate::auth::{Auth, AuthModes};
 
 const ALL: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
 const NOW: u64 = 1_800_000_000;
@@ -77,6 +79,22 @@ pub(in crate::auth) fn tokens(jwks: &Value) -> Tokens {
 fn subjects(tokens: &Tokens, token: &str) -> Option<Vec<String>> {
     let verified = tokens.verify(token, now())?;
     Some(verified.subjects.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn an_issuer_whose_keys_were_never_read_admits_no_administrator() {
+    let login = |keys| {
+        let url = "http://127.0.0.1:1/keys".to_owned();
+        let read = tokens(&Issuer::new().jwks("one"));
+        let unread = || {
+            let keys = KeysPlace::Url { shown: url.clone(), url };
+            Tokens::new(TokenOptions { keys, ..read.options.clone() }).unwrap()
+        };
+        let tokens = Some(Arc::new(if keys { read } else { unread() }));
+        let modes = AuthModes { keys: true, certificates: false, tokens };
+        Auth::new(true, None, false).with_modes(modes).admin_login(LoginPlace::Anywhere).tokens
+    };
+    assert!(login(true) && !login(false));
 }
 
 #[test]
