@@ -68,8 +68,10 @@ fn open_regular(path: &Path) -> io::Result<File> {
 /// Errors of the system, and [`io::ErrorKind::PermissionDenied`] for a file with the write bit for others and for
 /// those of [`check_trusted_folder`]. The error does not name the file.
 pub fn check_trusted(path: &Path) -> io::Result<()> {
-    let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
-    if mode & 0o002 != 0 {
+    let metadata = std::fs::metadata(path)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    // A write to a device, such as `/dev/null`, does not change what it gives.
+    if metadata.is_file() && mode & 0o002 != 0 {
         let reason =
             format!("every user of this machine can write to it (mode {mode:o}): chmod o-w");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));

@@ -17,7 +17,9 @@ use super::{
 
 /// Sets the values of the file, from its first line on.
 pub(super) fn read(path: &Path, layers: &mut Layers) {
-    let text = match files::read_once(path, files::FILE_BYTES_MAX).and_then(files::text) {
+    let read = || files::read_once(path, files::FILE_BYTES_MAX).and_then(files::text);
+    // The file decides who is admitted.
+    let text = match files::check_trusted(path).and_then(|()| read()) {
         Ok(text) => text,
         Err(error) => {
             let reason = error.to_string();

@@ -1,5 +1,7 @@
 //! Mistakes of operators: names, places, types, several mistakes at once, conflicting values.
 
+use std::{fs, os::unix::fs::PermissionsExt};
+
 use super::*;
 
 /// Returns the errors of a file with this text, without the folder of the file.
@@ -26,6 +28,16 @@ fn check_variable(name: &str, value: &str, expected: &str) {
     let said = said(&env(name, value));
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with(expected), "{said:?}");
+}
+
+#[test]
+fn a_file_that_every_user_can_write_is_refused() {
+    let (keep, source) = file("[server]\nlisten = \"127.0.0.1:0\"");
+    load(&source).expect("a private file");
+    let path = keep.path().join("duly.toml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let said = said(&source);
+    assert!(said[0].contains("every user of this machine can write to it"), "{said:?}");
 }
 
 #[test]
