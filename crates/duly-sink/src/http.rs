@@ -174,7 +174,7 @@ impl HttpSink {
         let answer = Answer {
             status: head.status.as_u16(),
             retry_after: wait_in(RETRY_AFTER.as_str()),
-            snooze: wait_in(status::SNOOZE),
+            snooze: wait_in(status::SNOOZE).map(|wait| wait.max(status::SNOOZE_MIN)),
             location: head
                 .headers
                 .get(LOCATION)

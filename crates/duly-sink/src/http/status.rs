@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 2xx | confirmed | works |
 //! | 410, 489 | rejected: a dead letter at once | works |
-//! | any but 2xx, 410 and 489, with `duly-snooze` | put off for that time, capped at 24 h | works |
+//! | any but 2xx, 410 and 489, with `duly-snooze` | put off for that time, 1 s to 24 h | works |
 //! | 408, 425, 429, 5xx | retry; `Retry-After` raises the wait, capped at 24 h | overloaded or broken |
 //! | anything else, redirects included | retry by the policy | works |
 
@@ -21,6 +21,8 @@ use crate::{Delivery, ReceiverHealth};
 
 /// Header of a response that puts the firing off, with the time as in `Retry-After`.
 pub(super) const SNOOZE: &str = "duly-snooze";
+/// Shortest time for which a receiver puts a firing off: without it, a time in the past would make a loop of attempts.
+pub(super) const SNOOZE_MIN: Millis = Millis::from_secs(1);
 /// Longest wait that a receiver can ask for.
 pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(24 * 3_600);
 /// Most bytes of a redirect's target in a reason.

@@ -184,6 +184,9 @@ async fn s1_statuses_on_the_wire() {
     check("503 Busy\r\nretry-after: 999999999", failed(cap, 503)).await;
     let after = Millis::from_secs(90);
     check("425 Too Early\r\nduly-snooze: 90", Delivery::Snoozed { after }).await;
+    let at_least = Delivery::Snoozed { after: status::SNOOZE_MIN };
+    check("425 Too Early\r\nduly-snooze: 0", at_least.clone()).await;
+    check("425 Too Early\r\nduly-snooze: Wed, 21 Oct 2015 07:28:00 GMT", at_least).await;
     check("425 Too Early\r\nduly-snooze: soon", failed(None, 425)).await;
     check("200 OK\r\nduly-snooze: 90", Delivery::Confirmed).await;
 }
