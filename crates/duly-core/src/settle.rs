@@ -89,6 +89,16 @@ crate::named_enum! {
     }
 }
 
+impl SettleOutcome {
+    /// Returns `true` if the settlement changed something, or may have.
+    pub const fn has_changed(self) -> bool {
+        match self {
+            Self::Ok | Self::Dead | Self::Cancelled | Self::InDoubt => true,
+            Self::AlreadySettled | Self::LeaseLost | Self::InvalidToken => false,
+        }
+    }
+}
+
 /// A lease that is held, as the store knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldLease {

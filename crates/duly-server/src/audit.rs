@@ -136,6 +136,8 @@ pub(crate) struct CallNotes {
     pub(crate) target: Option<String>,
     /// Timers and verdicts that it named.
     pub(crate) items: u64,
+    /// `true`: it changed something, or may have. Only calls about timers note this.
+    pub(crate) has_changed: bool,
     /// `true`: the caller may not know of the namespace, or lacks a right to a part of the call.
     pub(crate) is_denied: bool,
     /// `true`: it has no line in the audit log that is required, so it may do nothing but revoke a key.
@@ -168,6 +170,8 @@ pub(crate) struct AuditedCall {
     notes: SharedNotes,
     now: Timestamp,
     is_change: bool,
+    /// `true`: it notes whether it changed something.
+    is_about_timers: bool,
     has_line: bool,
     is_administrative: bool,
     is_admitted: bool,
@@ -185,6 +189,8 @@ pub(crate) struct StreamStep<'a> {
     pub(crate) namespace: Option<&'a NamespaceName>,
     /// Timers or verdicts of the step.
     pub(crate) items: u64,
+    /// `true`: it changed something, or may have.
+    pub(crate) has_changed: bool,
     /// `true`: a part of it was denied.
     pub(crate) is_denied: bool,
     /// `true`: it may have been made, or not.
@@ -298,6 +304,7 @@ impl Audit {
             notes: Arc::new(Mutex::new(notes)),
             now: facts.now,
             is_change: is_change || is_transfer,
+            is_about_timers: is_change && is_about_timers(right),
             has_line,
             is_administrative,
             is_admitted: facts.is_admitted,
@@ -332,7 +339,7 @@ impl Audit {
             status: status.as_u16(),
         };
         let is_change = step.operation.kind == CallKind::Change;
-        self.write(&record, is_change, None);
+        self.write(&record, is_change && (step.has_changed || step.is_doubtful), None);
     }
 
     /// Queues a line for the file, at its reserved place if it has one.
@@ -423,6 +430,7 @@ impl AuditedCall {
                 dropped("store", DropReason::Unwritten, 1);
             }
         }
+        self.is_change &= notes.has_changed || is_doubtful || !self.is_about_timers;
         let place = self.permit.take();
         if place.is_some() || self.has_line || is_denied {
             self.audit.write(&self.record, self.is_change, place);
@@ -455,6 +463,17 @@ fn action_of(right: Right) -> Option<String> {
     match right {
         Right::Needs(action) => Some(action.as_str().to_owned()),
         Right::Open | Right::AnyKey | Right::NeedsAll => None,
+    }
+}
+
+/// Returns `true` for operations that change nothing but timers, and pauses.
+const fn is_about_timers(right: Right) -> bool {
+    match right {
+        Right::Needs(action) => matches!(
+            action,
+            Action::Schedule | Action::Consume | Action::Operate | Action::Transfer
+        ),
+        Right::Open | Right::AnyKey | Right::NeedsAll => false,
     }
 }
 

@@ -116,6 +116,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns `true` if the operation changed something, or may have.
+    pub const fn has_changed(&self) -> bool {
+        match self {
+            Self::Created(_) | Self::Replaced(_) | Self::Changed(_) | Self::Purged => true,
+            Self::Cancelled { already, .. } | Self::Stopped { already, .. } => !*already,
+            Self::Failed(error) => matches!(error, Error::InDoubt { .. }),
+            Self::Existing(_) | Self::Unchanged(_) | Self::Refused(_) => false,
+        }
+    }
+
     /// Returns the outcome of a decision whose effect is persisted.
     pub fn of(decision: Decision, namespace: &NamespaceName, wall: Timestamp) -> Self {
         let Decision { effect, reply, .. } = decision;

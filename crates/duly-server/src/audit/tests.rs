@@ -1,6 +1,6 @@
 use std::{fs, path::Path, sync::LazyLock, time::Instant};
 
-use duly_core::access::{Actions, PresentedKey, Role, Subject};
+use duly_core::access::{Action, Actions, PresentedKey, Role, Subject};
 use duly_store::{AccessChange, ChangeOrigin};
 use serde_json::Value;
 
@@ -24,12 +24,18 @@ fn options(file: Option<&Path>, level: AuditLevel) -> AuditOptions {
     }
 }
 
-/// Starts a server with an administrator (1), a producer in `a` (2), and this audit log.
+/// Starts a server with an administrator (1), a producer in `a` (2), a caller who may do more there (3), and this audit
+/// log.
 async fn server(options: AuditOptions) -> TestServer {
     let auth = Auth::new(true, None, false).failures_per_second(1_000_000);
     let started = |store: &Arc<dyn Store>| Audit::start(options, Arc::clone(store)).unwrap();
     let server = TestServer::start_audited(auth, started).await;
-    let keys = [key(1, Actions::all(), &["*"]), key(2, Role::Producer.actions(), &["a"])];
+    let worker = [Action::Schedule, Action::Consume, Action::Operate, Action::Read];
+    let keys = [
+        key(1, Actions::all(), &["*"]),
+        key(2, Role::Producer.actions(), &["a"]),
+        key(3, worker.into_iter().collect(), &["a"]),
+    ];
     server.app.auth.use_records(records(keys));
     server
 }
@@ -319,9 +325,14 @@ async fn changes_of_keys_name_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_changed_nothing_displace_no_changes() {
-    let (admin, weak) = (presented(1), presented(2));
+    let (admin, weak, worker) = (presented(1), presented(2), presented(3));
     let (timers, batch) = ("/v1/namespaces/a/timers", "/v1/namespaces/a/batch");
     let fire = r#"{"operations":[{"fire":{"id":"y"}}]}"#;
+    let settle = r#"{"settlements":[{"token":"none","ack":{}}]}"#;
+    let overdue = r#"{"due_by":"2020-01-01T00:00:00Z"}"#;
+    const SCHEDULE: &str = r#"{"id":"kept","delay":"1h"}"#;
+    let both =
+        r#"{"operations":[{"cancel":{"id":"gone"}},{"schedule":{"id":"kept","delay":"1h"}}]}"#;
     for (what, call, key, body) in [
         ("a read", ("GET", timers), Some(&weak), ""),
         ("a refused call", ("POST", timers), Some(&weak), "{"),
@@ -329,6 +340,33 @@ async fn calls_that_changed_nothing_displace_no_changes() {
         ("a foreign namespace", ("POST", "/v1/namespaces/b/timers"), Some(&weak), "{}"),
         ("a denied item", ("POST", batch), Some(&weak), fire),
         ("no key", ("POST", timers), None, "{}"),
+        ("a lease of nothing", ("POST", "/v1/namespaces/a/lease"), Some(&worker), "{}"),
+        ("an invalid token", ("POST", "/v1/namespaces/a/settle"), Some(&worker), settle),
+        ("the same schedule", ("POST", timers), Some(&worker), SCHEDULE),
+        ("a second cancel", ("DELETE", "/v1/namespaces/a/timers/gone"), Some(&worker), ""),
+        ("a batch of both", ("POST", batch), Some(&worker), both),
+        ("a second fire", ("POST", "/v1/namespaces/a/timers/due/fire"), Some(&worker), ""),
+        ("nothing to forget", ("POST", "/v1/namespaces/a/timers/none/forget"), Some(&worker), ""),
+        ("no match", ("POST", "/v1/namespaces/a/cancel"), Some(&worker), r#"{"tag":"none"}"#),
+        (
+            "a dry run",
+            ("POST", "/v1/namespaces/a/cancel"),
+            Some(&worker),
+            r#"{"all":true,"dry_run":true}"#,
+        ),
+        (
+            "nothing to redrive",
+            ("POST", "/v1/namespaces/a/dead/redrive"),
+            Some(&worker),
+            r#"{"all":true}"#,
+        ),
+        (
+            "nothing to purge",
+            ("POST", "/v1/namespaces/a/dead/purge"),
+            Some(&worker),
+            r#"{"all":true}"#,
+        ),
+        ("nothing overdue", ("POST", "/v1/namespaces/a/dead/overdue"), Some(&worker), overdue),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("audit");
@@ -341,15 +379,22 @@ async fn calls_that_changed_nothing_displace_no_changes() {
         let app = &server.app;
         let (status, _) = call_http(app, ("PUT", "/v1/namespaces/a"), Some(&admin), "{}").await;
         assert_eq!(status, 200);
+        for schedule in [SCHEDULE, r#"{"id":"gone","delay":"1h"}"#, r#"{"id":"due","delay":"0s"}"#]
+        {
+            call_http(app, ("POST", timers), Some(&worker), schedule).await;
+        }
+        call_http(app, ("DELETE", "/v1/namespaces/a/timers/gone"), Some(&worker), "").await;
         for _ in 0..90 {
             call_http(app, call, key, body).await;
         }
-        let (status, _) = call_http(app, ("DELETE", "/v1/namespaces/a"), Some(&admin), "").await;
+        let (status, _) =
+            call_http(app, ("DELETE", "/v1/namespaces/a?force=true"), Some(&admin), "").await;
         assert!(status.is_success(), "{status}");
         let lines = lines(app, &file).await;
         let of = |name| lines.iter().filter(|it| it["operation"] == name).count();
         assert_eq!((of("put_namespace"), of("delete_namespace")), (1, 1), "{what}: {lines:?}");
-        assert!((3..12).contains(&lines.len()), "{what}: {lines:?}");
+        // The set-up has four lines.
+        assert!((7..16).contains(&lines.len()), "{what}: {lines:?}");
     }
 }
 

@@ -114,6 +114,7 @@ impl Admitted {
             operation: self.0.operation,
             namespace: namespace.or(notes.namespace.as_ref()),
             items: notes.items,
+            has_changed: notes.has_changed,
             is_denied: notes.is_denied,
             is_doubtful,
         };

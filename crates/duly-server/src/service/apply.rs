@@ -51,6 +51,7 @@ impl Admitted {
         let namespace = command.namespace.clone();
         let span = self.traced(&mut command);
         let outcome = self.sharded().apply_one(command).await?;
+        self.note(|notes| notes.has_changed |= outcome.has_changed());
         span.end(telemetry::outcome(&outcome), None);
         telemetry::record_operation(kind, &namespace, &outcome);
         Ok(outcome)
@@ -150,6 +151,7 @@ impl Admitted {
                 }
             }
         };
+        self.note(|notes| notes.has_changed |= outcomes.iter().any(Outcome::has_changed));
         for ((kind, span), outcome) in kinds.into_iter().zip(spans).zip(&outcomes) {
             telemetry::record_operation(kind, namespace, outcome);
             span.end(telemetry::outcome(outcome), None);

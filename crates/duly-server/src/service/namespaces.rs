@@ -191,7 +191,9 @@ impl Admitted {
         name: NamespaceName,
         activity: Activity,
     ) -> Result<Namespace, Problem> {
-        Ok(self.store.set_activity(name, activity).await?)
+        let namespace = self.store.set_activity(name, activity).await?;
+        self.note(|notes| notes.has_changed = true);
+        Ok(namespace)
     }
 
     /// Deletes a namespace.

@@ -54,6 +54,7 @@ impl Claims {
         let leased = admitted.node.lease(request).await?;
         // The call may have waited. Claims that are dropped are released.
         admitted.check_still_valid()?;
+        admitted.note(|notes| notes.has_changed |= !leased.firings.is_empty());
         if leased.firings.is_empty() && !leased.paused {
             admitted.note_pushed(name).await;
         }
@@ -228,6 +229,10 @@ impl Admitted {
         };
         let slots: Vec<_> = checked.into_iter().map(|checked| checked.map(&mut send)).collect();
         let outcomes = self.node.settle(settlements, self.trace_parent()).await?;
+        let has_changed = |outcome: &Result<SettleOutcome, Error>| {
+            outcome.as_ref().is_ok_and(|outcome| outcome.has_changed())
+        };
+        self.note(|notes| notes.has_changed |= outcomes.iter().any(has_changed));
         let mut outcomes = outcomes.into_iter();
         let results = slots.into_iter().map(|slot| match slot? {
             false => Ok(SettleOutcome::InvalidToken),
