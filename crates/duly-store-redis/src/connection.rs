@@ -267,6 +267,12 @@ impl Connection {
         is_trusted
     }
 
+    /// Has the connection checked before its next use.
+    pub(crate) fn distrust(&self) {
+        let mut used = self.used.lock();
+        *used = used.checked_sub(IDLE).unwrap_or(*used);
+    }
+
     fn note_reply(&self) {
         *self.replied.lock() = Instant::now();
         *self.used.lock() = Instant::now();

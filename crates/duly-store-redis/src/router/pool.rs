@@ -77,9 +77,19 @@ pub(super) struct PooledConnection {
 
 impl PooledConnection {
     /// Drops the connection; the next caller that needs it makes a new one.
+    ///
+    /// The server may have ended: its other connections are checked before their next use, so that one call at most
+    /// is in doubt.
     pub(super) async fn drop_connection(&self) {
-        let mut slot = self.server.connections[self.place].lock().await;
-        slot.take_if(|open| open.connection.is(&self.connection));
+        for (place, slot) in self.server.connections.iter().enumerate() {
+            if place == self.place {
+                slot.lock().await.take_if(|open| open.connection.is(&self.connection));
+            } else if let Ok(slot) = slot.try_lock()
+                && let Some(open) = &*slot
+            {
+                open.connection.distrust();
+            }
+        }
     }
 
     /// Sends a command that is no script.
