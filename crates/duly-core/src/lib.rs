@@ -30,6 +30,7 @@ mod hash_feed;
 pub mod headers;
 pub mod ids;
 pub mod invalid;
+pub mod lane_states;
 pub mod lifecycle;
 pub mod limits;
 pub mod metric_names;

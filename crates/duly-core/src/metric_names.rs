@@ -3,7 +3,12 @@
 //! Each part of the code records its own metrics (with the `metrics` facade). The server describes and
 //! exports them. Tests compare this table with the alert rules and the dashboard of `docs/operate`.
 
-use crate::{access::TenantLimit, refusal::Limit, timer::AttemptOutcome};
+use crate::{
+    access::TenantLimit,
+    lane_states::{BreakerState, LaneActivity},
+    refusal::Limit,
+    timer::AttemptOutcome,
+};
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +101,8 @@ const SHARD_FAULTS: &[&str] = &[
     "not_serving",
     "no_owner",
 ];
-const LANE_STATES: &[&str] = &["flowing", "capped", "starved", "throttled", "shut"];
-const BREAKER_STATES: &[&str] = &["closed", "open", "half_open"];
+const LANE_STATES: &[&str] = &LaneActivity::NAMES;
+const BREAKER_STATES: &[&str] = &BreakerState::NAMES;
 const FINDINGS: &[&str] =
     &["file", "record", "lane", "lease", "early", "forgotten", "count", "neglected"];
 

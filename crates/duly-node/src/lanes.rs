@@ -51,9 +51,9 @@ mod tests;
 
 use backlog::{Backlog, Waiting, Wanted};
 pub(crate) use breaker::Admission;
-pub use breaker::BreakerState;
 use breaker::{AdmissionLimit, Breaker};
 use bytes::AttemptBytes;
+pub use duly_core::lane_states::{BreakerState, LaneActivity};
 pub(crate) use fair_share::AttemptKind;
 use fair_share::{Demand, LaneCapacity, LaneLimits, Load, RoundRobinTurn, WaitReason};
 pub use fallback::FallbackLoad;
@@ -64,7 +64,7 @@ pub(crate) use plan::{Permit, Planned, Receiver};
 use quotas::LaneQuotas;
 pub(crate) use quotas::{RENEW_AFTER, REQUESTS_MAX};
 use shard_queue::{QueuePlace, RESERVED_FOR};
-pub use view::{Activity, LaneLoad};
+pub use view::LaneLoad;
 pub(crate) use view::{LaneCount, LaneListing, LaneMetrics};
 
 /// Most starved lanes planned in one call.

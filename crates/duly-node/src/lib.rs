@@ -49,7 +49,7 @@ mod watchdog;
 mod tests;
 
 pub use health::{LoopHealth, NodeHealth};
-pub use lanes::{Activity, BreakerState, FallbackLoad, LaneLoad};
+pub use lanes::{BreakerState, FallbackLoad, LaneActivity, LaneLoad};
 pub use node::{Handle, Node};
 pub use nodes::MemberView;
 pub use options::Options;

@@ -13,7 +13,7 @@ use metrics::{Counter, Histogram};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use crate::lanes::{Activity, AttemptKind, BreakerState, LaneMetrics};
+use crate::lanes::{AttemptKind, BreakerState, LaneActivity, LaneMetrics};
 
 /// Namespaces with a label of their own; later ones share `other`.
 const NAMESPACES_MAX: usize = 100;
@@ -140,7 +140,7 @@ impl Recorder {
 
     /// Records the number of lanes by activity and by breaker state.
     pub(crate) fn lanes(counts: &LaneMetrics) {
-        for (activity, count) in Activity::ALL.iter().zip(counts.activities) {
+        for (activity, count) in LaneActivity::ALL.iter().zip(counts.activities) {
             metrics::gauge!(names::LANES, "state" => activity.as_str()).set(count as f64);
         }
         for (breaker, count) in BreakerState::ALL.iter().zip(counts.breakers) {
@@ -205,7 +205,7 @@ mod tests {
             let label = metric.labels.iter().find(|it| it.name == label).unwrap();
             assert_eq!(label.values, found, "{} {}", metric.name, label.name);
         };
-        check(names::LANES, "state", &Activity::ALL.map(Activity::as_str));
+        check(names::LANES, "state", &LaneActivity::ALL.map(LaneActivity::as_str));
         check(names::BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
         check(names::FALLBACK_BREAKERS, "state", &BreakerState::ALL.map(BreakerState::as_str));
         let modes = [DeliveryMode::Push, DeliveryMode::Pull].map(DeliveryMode::as_str);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use duly_core::{State, destination::LaneKey, timer::AttemptOutcome};
 use duly_sink::Delivery;
 
-use crate::Activity;
+use crate::LaneActivity;
 
 mod backlog;
 mod clock_steps;
@@ -130,7 +130,7 @@ async fn p10_a_lane_never_has_more_under_way_than_its_cap() {
         assert_eq!(lanes[0].cap, Some(3));
         assert!(matches!(&lanes[0].key, LaneKey::Receiver(o) if **o == *A));
         if ended < 17 {
-            assert_eq!(lanes[0].state, Activity::Capped);
+            assert_eq!(lanes[0].state, LaneActivity::Capped);
         }
         under_way.remove(0).answer(Delivery::Confirmed);
     }

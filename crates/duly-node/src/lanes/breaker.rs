@@ -27,6 +27,7 @@
 
 use std::time::Duration;
 
+use duly_core::lane_states::BreakerState;
 use duly_sink::ReceiverHealth;
 
 use super::fair_share::{AttemptKind, Demand, Load};
@@ -118,18 +119,6 @@ impl Admission {
         match self {
             Self::Free(period) | Self::Probe(period) => period,
         }
-    }
-}
-
-duly_core::named_enum! {
-    /// The state of a breaker, for operators, with its name in metrics and replies.
-    pub enum BreakerState {
-        /// Attempts are made.
-        Closed = "closed",
-        /// No attempts are made.
-        Open = "open",
-        /// Single attempts probe the receiver.
-        HalfOpen = "half_open",
     }
 }
 

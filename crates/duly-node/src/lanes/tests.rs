@@ -228,7 +228,7 @@ fn p10_a_lane_gets_its_cap_and_no_more() {
     model.add(0, 1_000, 0);
     model.walk();
     assert_eq!(model.running_in(0), Load::new(100, 0));
-    assert_eq!(model.load(0).state, Activity::Capped);
+    assert_eq!(model.load(0).state, LaneActivity::Capped);
     // Each slot that is freed is filled at once.
     for _ in 0..500 {
         model.finish(0);
@@ -241,7 +241,7 @@ fn p10_a_lane_gets_its_cap_and_no_more() {
     assert_eq!(model.due[&lane(0)].sum(), 0);
     assert_eq!(model.lanes.in_flight(), 0);
     let load = model.load(0);
-    assert_eq!((load.in_flight, load.state), (0, Activity::Flowing));
+    assert_eq!((load.in_flight, load.state), (0, LaneActivity::Flowing));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use duly_core::{NamespaceName, destination::LaneKey, shard::ShardId};
 use duly_store::Lane;
 
 use super::{
-    BreakerState, Lanes,
+    BreakerState, LaneActivity, Lanes,
     backlog::Backlog,
     fair_share::{Demand, WaitReason},
     fallback::is_diverted,
@@ -21,22 +21,6 @@ const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 
 /// Lanes that a walk visits under one lock.
 pub(super) const SLICE: usize = 256;
-
-duly_core::named_enum! {
-    /// The activity of a lane, for operators, with its name in metrics and replies.
-    pub enum Activity {
-        /// It gets all that it wants.
-        Flowing = "flowing",
-        /// It is at its own cap.
-        Capped = "capped",
-        /// It waits for a worker.
-        Starved = "starved",
-        /// It is at its rate.
-        Throttled = "throttled",
-        /// Its receiver fails and its breaker is open.
-        BreakerOpen = "shut",
-    }
-}
 
 /// A push lane as seen from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +37,8 @@ pub struct LaneLoad {
     pub per_second: Option<u32>,
     /// Firings that the lane wants and does not get, approximately.
     pub backlog: usize,
-    /// Activity of the lane.
-    pub state: Activity,
+    /// LaneActivity of the lane.
+    pub state: LaneActivity,
     /// `true`: its firings go to the namespace's fallback now.
     pub diverted: bool,
     /// State of its breaker.
@@ -68,7 +52,7 @@ pub struct LaneLoad {
 /// The number of lanes by activity and by breaker state, of those that hold or want something.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LaneMetrics {
-    /// In the order of [`Activity::ALL`].
+    /// In the order of [`LaneActivity::ALL`].
     pub(crate) activities: [usize; 5],
     /// In the order of [`BreakerState::ALL`].
     pub(crate) breakers: [usize; 3],
@@ -190,7 +174,7 @@ impl Lanes {
             let activity = self.activity(lane);
             let waits = self.backlogs.iter().filter_map(|backlog| backlog.get(lane));
             count.starved += waits.filter(|waiting| waiting.reason == WaitReason::Workers).count();
-            if state.load.sum() > 0 || activity != Activity::Flowing {
+            if state.load.sum() > 0 || activity != LaneActivity::Flowing {
                 count.counts.activities[activity as usize] += 1;
                 count.counts.overflow += usize::from(lane.key == LaneKey::Overflow);
             }
@@ -205,18 +189,18 @@ impl Lanes {
         // The others never held a slot; a lane that waits in several shards counts for each.
         let starved: usize = self.backlogs.iter().map(Backlog::starved_count).sum();
         let mut counts = std::mem::take(&mut count.counts);
-        counts.activities[Activity::Starved as usize] += starved.saturating_sub(count.starved);
+        counts.activities[LaneActivity::Starved as usize] += starved.saturating_sub(count.starved);
         Some(counts)
     }
 
-    fn activity(&self, lane: &Lane) -> Activity {
+    fn activity(&self, lane: &Lane) -> LaneActivity {
         let mut reasons = self.backlogs.iter().filter_map(|b| b.get(lane).map(|w| w.reason));
         match reasons.next() {
-            None => Activity::Flowing,
-            Some(WaitReason::Lane | WaitReason::ShardQueue(_)) => Activity::Capped,
-            Some(WaitReason::Workers) => Activity::Starved,
-            Some(WaitReason::Rate(_)) => Activity::Throttled,
-            Some(WaitReason::Breaker(_)) => Activity::BreakerOpen,
+            None => LaneActivity::Flowing,
+            Some(WaitReason::Lane | WaitReason::ShardQueue(_)) => LaneActivity::Capped,
+            Some(WaitReason::Workers) => LaneActivity::Starved,
+            Some(WaitReason::Rate(_)) => LaneActivity::Throttled,
+            Some(WaitReason::Breaker(_)) => LaneActivity::BreakerOpen,
         }
     }
 

@@ -44,7 +44,7 @@ async fn p9_a_failing_receiver_opens_its_breaker_and_delays_no_lane() {
     // Ten failures open the breaker, up to three more were under way, then one probe after 1, 2, 4 … s.
     assert!((14..=21).contains(&failures), "{failures} attempts in two minutes");
     let load = lane(&world, A);
-    assert_eq!((load.state, load.breaker), (Activity::BreakerOpen, BreakerState::Open));
+    assert_eq!((load.state, load.breaker), (LaneActivity::BreakerOpen, BreakerState::Open));
     assert!(load.next_probe_in.is_some() && load.backlog > 0 && load.in_flight == 0);
     assert_eq!(lane(&world, B).breaker, BreakerState::Closed);
 

@@ -64,7 +64,10 @@ fn p10_a_lane_begins_no_more_attempts_than_its_rate() {
     model.walk();
     assert_eq!(model.running_in(0).sum(), 5, "a tenth of a second's at once");
     let load = model.load(0);
-    assert_eq!((load.state, load.per_second, load.backlog), (Activity::Throttled, Some(50), 995));
+    assert_eq!(
+        (load.state, load.per_second, load.backlog),
+        (LaneActivity::Throttled, Some(50), 995)
+    );
     let mut started = 5;
     for _ in 0..200 {
         while !model.running.is_empty() {
@@ -100,7 +103,7 @@ fn p9_an_open_breaker_takes_neither_workers_nor_claims() {
     let load = model.load(0);
     assert_eq!(
         (load.state, load.breaker, load.in_flight),
-        (Activity::BreakerOpen, BreakerState::Open, 0)
+        (LaneActivity::BreakerOpen, BreakerState::Open, 0)
     );
     let wait = load.next_probe_in.unwrap();
     assert!(wait <= breaker::WAIT_MIN);

@@ -42,7 +42,7 @@ fn p9_a_lane_list_locks_per_slice_and_reads_one_namespace() {
     let mut expected: Vec<_> = (0..2 * COUNT).map(|n| lane(n).key).collect();
     expected.sort();
     assert_eq!(keys, expected);
-    let starved = loads.iter().filter(|load| load.state == Activity::Starved);
+    let starved = loads.iter().filter(|load| load.state == LaneActivity::Starved);
     assert_eq!(starved.count(), COUNT);
 }
 
@@ -63,8 +63,8 @@ fn p9_a_lane_count_locks_per_slice_and_reads_all_lanes() {
         slices += 1;
     };
     assert_eq!(slices, 3 * COUNT / SLICE + 1);
-    assert_eq!(counts.activities[Activity::Starved as usize], 3 * COUNT);
-    assert_eq!(counts.activities[Activity::Flowing as usize], 3 * COUNT);
+    assert_eq!(counts.activities[LaneActivity::Starved as usize], 3 * COUNT);
+    assert_eq!(counts.activities[LaneActivity::Flowing as usize], 3 * COUNT);
     assert_eq!(counts.breakers, [3 * COUNT, 0, 0]);
 }
 

@@ -93,7 +93,7 @@ fn p9_a_lane_whose_claim_was_cut_uses_its_slots_at_once() {
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
     model.lanes.apply_claim(SHARD, &planned, cut, model.now);
     assert!(model.lanes.plan_waiting(SHARD, model.now).is_empty());
-    assert_eq!(model.load(0).state, Activity::Capped);
+    assert_eq!(model.load(0).state, LaneActivity::Capped);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_empty_claim_does_not_leave_a_lane_capped() {
     let cut = Claimed { more: vec![lane(0)], ..Claimed::default() };
     model.lanes.apply_claim(SHARD, &planned, cut, model.now);
     // Its timers are cancelled now: no walk lists it again.
-    assert_eq!((model.load(0).state, model.load(0).backlog), (Activity::Flowing, 0));
+    assert_eq!((model.load(0).state, model.load(0).backlog), (LaneActivity::Flowing, 0));
     model.walk();
     assert_eq!(model.running_in(0).sum(), 10, "a walk that does brings it back");
 }
@@ -130,17 +130,17 @@ fn lists_include_starved_lanes_without_history() {
         model.add_to(lane_in(namespace, 0), 2, 0);
         model.walk();
     }
-    let starved = |model: &Model| model.counts().activities[Activity::Starved as usize];
+    let starved = |model: &Model| model.counts().activities[LaneActivity::Starved as usize];
     let states = |model: &Model, namespace| {
         let loads = model.loads(&lane_in(namespace, 0).namespace);
         loads.iter().map(|load| (load.state, load.backlog, load.cap)).collect::<Vec<_>>()
     };
-    assert_eq!(states(&model, "a"), [(Activity::Starved, 1, Some(10))]);
-    assert_eq!(states(&model, "c"), [(Activity::Starved, 2, Some(10))]);
+    assert_eq!(states(&model, "a"), [(LaneActivity::Starved, 1, Some(10))]);
+    assert_eq!(states(&model, "c"), [(LaneActivity::Starved, 2, Some(10))]);
     assert_eq!(starved(&model), 3);
     for _ in 0..6 {
         model.finish(0);
     }
-    assert_eq!(states(&model, "c"), [(Activity::Flowing, 0, Some(10))]);
+    assert_eq!(states(&model, "c"), [(LaneActivity::Flowing, 0, Some(10))]);
     assert_eq!(starved(&model), 0);
 }
