@@ -55,6 +55,31 @@ fn a_put_that_redirects_timers_needs_replace() {
 }
 
 #[test]
+fn a_put_that_drops_credentials_of_timers_needs_replace() {
+    let server = Server::start();
+    let put = |more: &[&str]| {
+        let url = ["namespace", "put", "orders", "-q", "--url", "http://127.0.0.1:4000"];
+        server.run(&[&url, more].concat())
+    };
+    let all = ["--url-header", "x-api-key:k", "--url-method", "PUT", "--url-timeout", "5s"];
+    put(&all).ok();
+    server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
+    put(&all).ok();
+    for (left_out, change) in [
+        (0, "destination.http.headers.x-api-key *** → none"),
+        (2, "destination.http.method PUT → POST"),
+        (4, "destination.http.timeout 5s → 30s"),
+    ] {
+        let rest = [&all[..left_out], &all[left_out + 2..]].concat();
+        let message = put(&rest).refused(1);
+        assert!(message.contains(change) && message.contains("--replace"), "{message}");
+    }
+    let other = put(&["--replace"]);
+    assert!(other.stderr.contains("x-api-key *** → none"), "{other:?}");
+    assert_eq!(put(&["--replace"]).stderr, "");
+}
+
+#[test]
 fn errors_have_no_http_advice() {
     let server = Server::start();
     server.run(&["schedule", "demo", "x", "--in", "1h"]).ok();

@@ -1,14 +1,17 @@
 //! `duly namespace put`: creates a namespace, or replaces all its settings.
 //!
-//! 1. A change of the receivers of timers that exist needs `--replace`: a setting that is left out would drop them
-//!    without a word.
-//! 2. Each change of an existing namespace is printed.
+//! 1. A change of the receivers of timers that exist needs `--replace`: a setting that is left out would drop them, or
+//!    their headers, without a word. What responses hide is not compared: the values of headers, the query of a URL.
+//! 2. Each change of an existing namespace is printed, with `-q` too if it has timers.
 
-use duly_api::{Fallback, Namespace, NamespaceSettings};
-use duly_core::NamespaceName;
-use reqwest::{Method, StatusCode, Url};
+use duly_api::{Destination, Fallback, Namespace, NamespaceSettings, headers::CredentialsForm};
+use duly_core::{
+    NamespaceName,
+    namespace::{FALLBACK_ATTEMPTS_DEFAULT, FALLBACK_OPEN_DEFAULT},
+};
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     counts,
@@ -28,23 +31,24 @@ use crate::{
 ///
 /// All settings are replaced: an absent setting returns to its default. Signing secrets stay if none
 /// is given. To change some settings and keep the others: `duly namespace set`. If the namespace has
-/// timers and their receiver would be another one, the command needs --replace.
+/// timers and their receiver would be another one, or be called with other headers, method or timeout,
+/// the command needs --replace. Values that are not shown (of headers, of a URL's query) are not
+/// compared.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     named: NamespaceArg,
-    /// Replace the settings although timers of the namespace get another receiver
+    /// Replace the settings although the receiver of the namespace's timers changes
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// The receivers of a namespace: its destination, and its fallback.
-#[derive(Debug, PartialEq, Eq)]
+/// The receivers of a namespace as responses show them: its destination, and its fallback.
 struct Receivers {
-    destination: String,
-    fallback: String,
+    destination: Destination,
+    fallback: Option<Fallback>,
 }
 
 /// A namespace, or a problem if it does not exist.
@@ -71,17 +75,20 @@ pub(super) async fn run(args: Args, session: &Session) -> Outcome {
     };
     if let Some(present) = present.as_ref().filter(|_| !args.replace) {
         let before: Namespace = present.parse()?;
-        let before = Receivers::new(before.destination.as_ref(), before.fallback.as_ref());
-        let after = given.receivers()?;
-        if before != after && has_timers(namespace, session).await {
-            return Err(needs_replace(namespace, &before, &after));
+        let before = Receivers::new(before.destination, before.fallback);
+        let after = given.receivers();
+        let changes = before.changes_to(&after);
+        if !changes.is_empty() && has_timers(namespace, session).await {
+            return Err(needs_replace(namespace, &changes));
         }
     }
     let call = session.http.namespace(Method::PUT, namespace, &[]).body(&given);
     let now = get::show_response(session, call).await?;
-    if let Some(present) = present.filter(|_| !session.printer.is_quiet) {
+    if let Some(present) = present {
         let changed = changes(&present.parse()?, &now.parse()?);
-        if !changed.is_empty() {
+        let is_told = !changed.is_empty()
+            && (!session.printer.is_quiet || has_timers(namespace, session).await);
+        if is_told {
             note(&format!("{namespace} existed; changed: {}", changed.join("; ")));
         }
     }
@@ -93,14 +100,7 @@ async fn has_timers(namespace: &NamespaceName, session: &Session) -> bool {
     counts(session, namespace).await.map_or(true, |stats| stats.pending + stats.dead > 0)
 }
 
-fn needs_replace(namespace: &NamespaceName, before: &Receivers, after: &Receivers) -> Failure {
-    let changes = [
-        ("destination", &before.destination, &after.destination),
-        ("fallback", &before.fallback, &after.fallback),
-    ];
-    let changes = changes.into_iter().filter(|(_, before, after)| before != after);
-    let changes: Vec<_> =
-        changes.map(|(name, before, after)| format!("{name} {before} → {after}")).collect();
+fn needs_replace(namespace: &NamespaceName, changes: &[String]) -> Failure {
     Failure::coded(
         "needs_replace",
         format_args!(
@@ -114,34 +114,58 @@ fn needs_replace(namespace: &NamespaceName, before: &Receivers, after: &Receiver
 
 impl Given {
     /// Returns the receivers that a namespace has after a PUT of these settings.
-    fn receivers(&self) -> Result<Receivers, Failure> {
-        let parsed: NamespaceSettings;
+    fn receivers(&self) -> Receivers {
         let settings = match self {
-            Self::Options(settings) => settings.as_ref(),
-            Self::File(document) => {
-                // The server refuses what cannot be read, and names the field.
-                parsed = serde_json::from_str(document.get()).unwrap_or_default();
-                &parsed
-            }
+            Self::Options(settings) => settings.as_ref().clone(),
+            // The server refuses what cannot be read, and names the field.
+            Self::File(document) => serde_json::from_str(document.get()).unwrap_or_default(),
         };
-        Ok(Receivers::new(settings.destination.as_ref(), settings.fallback.as_ref()))
+        let NamespaceSettings { destination, fallback, .. } = settings;
+        Receivers::new(destination, fallback)
     }
 }
 
 impl Receivers {
-    fn new(destination: Option<&duly_api::Destination>, fallback: Option<&Fallback>) -> Self {
-        let fallback = fallback.and_then(|fallback| fallback.destination.as_ref());
-        Self {
-            destination: receiver(destination).unwrap_or_else(|| "pull".to_owned()),
-            fallback: receiver(fallback).unwrap_or_else(|| "none".to_owned()),
-        }
+    fn new(destination: Option<Destination>, fallback: Option<Fallback>) -> Self {
+        let fallback = fallback.map(|fallback| Fallback {
+            destination: fallback.destination.map(shown),
+            after_attempts: fallback.after_attempts.or(Some(FALLBACK_ATTEMPTS_DEFAULT)),
+            after_open: fallback.after_open.or_else(|| Some(FALLBACK_OPEN_DEFAULT.into())),
+        });
+        Self { destination: shown(destination.unwrap_or_else(Destination::pull)), fallback }
+    }
+
+    /// Returns each difference to other receivers. For another place, its settings are left out.
+    fn changes_to(&self, after: &Self) -> Vec<String> {
+        let [(place, set), (new_place, new_set)] = [self, after].map(|receivers| {
+            let fallback = receivers.fallback.as_ref();
+            let destinations =
+                [Some(&receivers.destination), fallback.and_then(|it| it.destination.as_ref())];
+            let places = destinations.map(|it| it.and_then(|it| Some(&*it.http.as_ref()?.url)));
+            let settings = [
+                json!({ "destination": receivers.destination }),
+                fallback.map_or(Value::Null, |fallback| json!({ "fallback": fallback })),
+            ];
+            (places, settings)
+        });
+        let names = [("destination", "pull"), ("fallback", "none")];
+        let changes = names.into_iter().enumerate().flat_map(|(at, (name, none))| {
+            if place[at] == new_place[at] {
+                return changes(&set[at], &new_set[at]);
+            }
+            let [before, after] = [place[at], new_place[at]].map(|place| place.unwrap_or(none));
+            vec![format!("{name} {before} → {after}")]
+        });
+        changes.collect()
     }
 }
 
-/// Returns the URL of a webhook, as a server writes it.
-fn receiver(destination: Option<&duly_api::Destination>) -> Option<String> {
-    let url = &destination?.http.as_ref()?.url;
-    Some(Url::parse(url).map_or_else(|_| url.clone(), |url| url.to_string()))
+/// Returns a destination as a response shows it; one that is not allowed, or was already shown, stays as it is.
+fn shown(destination: Destination) -> Destination {
+    match destination.clone().check("") {
+        Ok(checked) => Destination::shown(&checked, CredentialsForm::Redacted),
+        Err(_) => destination,
+    }
 }
 
 /// Returns each setting that changed, with its value before and after.
@@ -197,14 +221,30 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_compared_as_a_server_writes_it() {
-        let receiver = |url: &str| {
-            let settings: NamespaceSettings =
-                serde_json::from_value(json!({ "destination": { "http": { "url": url } } }))
-                    .expect("settings");
-            Receivers::new(settings.destination.as_ref(), None)
+    fn receivers_are_compared_as_a_response_shows_them() {
+        let receivers = |http: Value| {
+            let settings = json!({
+                "destination": { "http": http }, "fallback": { "destination": { "http": http } },
+            });
+            let settings: NamespaceSettings = serde_json::from_value(settings).expect("settings");
+            Receivers::new(settings.destination, settings.fallback)
         };
-        assert_eq!(receiver("http://A.example"), receiver("http://a.example/"));
-        assert_ne!(receiver("http://a.example"), Receivers::new(None, None));
+        let given = receivers(json!({
+            "url": "http://A.example?a=b", "headers": { "Authorization": "Bearer x" }, "timeout": "5s",
+        }));
+        let present = receivers(json!({
+            "url": "http://a.example/?***", "headers": { "authorization": "***" }, "timeout": "5s", "method": "POST",
+        }));
+        assert_eq!(given.changes_to(&present), <[&str; 0]>::default());
+        let other = receivers(json!({ "url": "http://a.example?a=b", "method": "PUT" }));
+        let changes = |name: &str| {
+            ["headers.authorization *** → none", "method POST → PUT", "timeout 5s → 30s"]
+                .map(|change| format!("{name}destination.http.{change}"))
+        };
+        assert_eq!(present.changes_to(&other), [changes(""), changes("fallback.")].concat());
+        assert_eq!(
+            given.changes_to(&Receivers::new(None, None)),
+            ["destination http://a.example/?*** → pull", "fallback http://a.example/?*** → none"]
+        );
     }
 }
