@@ -64,14 +64,15 @@ impl Duration {
 
 fn of_span(span: prost_types::Duration) -> Result<Millis, Invalid> {
     let (seconds, nanos) = (span.seconds, span.nanos);
-    let refuse = || Invalid::new("seconds", seconds, integers(0, u64::MAX / 1_000));
+    let refuse = |most| Invalid::new("seconds", seconds, integers(0, most));
     if seconds < 0 {
-        return Err(refuse());
+        // The longest duration that its field allows is shorter than the longest of all.
+        return Err(refuse(u64::MAX));
     }
     if !(0..=NANOS_MAX).contains(&nanos) {
         return Err(Invalid::new("nanos", nanos, integers(0, NANOS_MAX)));
     }
-    Millis::from_integer(ms(seconds, nanos)).map_err(|_| refuse())
+    Millis::from_integer(ms(seconds, nanos)).map_err(|_| refuse(u64::MAX / 1_000))
 }
 
 fn span(duration: Millis) -> prost_types::Duration {
@@ -126,7 +127,8 @@ mod tests {
         {
             let invalid = lasting(seconds, nanos).unwrap_err();
             assert_eq!(invalid.field, "delay.seconds");
-            assert_eq!(invalid.allowed, "an integer from 0 to 18446744073709551");
+            let to = if seconds < 0 { "" } else { " to 18446744073709551" };
+            assert_eq!(invalid.allowed, format!("an integer from 0{to}"));
         }
         assert_eq!(lasting(18_446_744_073_709_551, 615_000_000), Ok(Millis::MAX));
         for nanos in [-1, 1_000_000_000, i32::MIN, i32::MAX] {

@@ -8,6 +8,7 @@
 //! * `absent`: the word for "no value" where it is not an empty text.
 //! * `store`: the kind of store that alone uses the key, `embedded` or `shared`.
 
+use duly_api::namespace::PER_SECOND_MAX;
 use duly_store_embedded::{OnClockJump, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use duly_store_redis::{Create, OnRollback, SHARDS_MAX};
 use schemars::JsonSchema;
@@ -352,10 +353,10 @@ pub struct Defaults {
     pub max_dead: Integer<1, 1_000_000_000_000, 1_000_000>,
     /// `limits.namespace.schedule_per_second` of a namespace that does not set it; no limit without it.
     #[schemars(extend("unit" = "a second", "absent" = "unlimited"))]
-    pub schedule_per_second: Option<Integer<1, 1_000_000_000>>,
+    pub schedule_per_second: Option<Integer<1, { PER_SECOND_MAX as u64 }>>,
     /// `limits.namespace.deliver_per_second` of a namespace that does not set it; no limit without it.
     #[schemars(extend("unit" = "a second", "absent" = "unlimited"))]
-    pub deliver_per_second: Option<Integer<1, 1_000_000_000>>,
+    pub deliver_per_second: Option<Integer<1, { PER_SECOND_MAX as u64 }>>,
 }
 
 impl Default for Defaults {

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use duly_api::{self as api, Destination, Duration, Fallback, Header, HttpDestination};
-use duly_core::Millis;
+use duly_core::{Millis, namespace::FALLBACK_ATTEMPTS_MAX, retry::ATTEMPTS_MAX};
 
 use super::{input, values};
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ pub(crate) struct FallbackArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration, requires = "fallback_url")]
     fallback_timeout: Option<Millis>,
     /// Use the fallback for a firing after this many failed attempts (default 5)
-    #[arg(long, value_name = "N", requires = "fallback_url", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", requires = "fallback_url", value_parser = values::whole::<u32, 1, { FALLBACK_ATTEMPTS_MAX as u64 }>)]
     fallback_after_attempts: Option<u32>,
     /// Use the fallback for all firings of a receiver whose breaker is open for this long, up to 1d
     /// (default 1m)
@@ -125,7 +125,7 @@ fn receiver_header(option: &str, text: &str) -> Result<Header, Failure> {
 #[command(next_help_heading = "Retry policy")]
 pub(crate) struct Retry {
     /// Dead-letter the firing after this many attempts
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32, 1, { ATTEMPTS_MAX as u64 }>)]
     max_attempts: Option<u32>,
     /// Wait before the second attempt
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]

@@ -5,7 +5,7 @@
 use std::{convert::Infallible, net::SocketAddr};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use duly_api::{Header, State};
+use duly_api::{Header, State, namespace::PER_SECOND_MAX};
 use duly_core::{Invalid, Millis, NamespaceName, TimerId, Timestamp};
 use duly_server::Address;
 use reqwest::Url;
@@ -58,11 +58,30 @@ pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
     .map_err(allowed)
 }
 
-/// Parses a whole number. The server checks its limits, which depend on the namespace.
-pub(crate) fn whole<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
+/// Parses a whole number, which the server takes from `FROM` to `TO`. The server refuses a number outside.
+pub(crate) fn whole<N: TryFrom<u64>, const FROM: u64, const TO: u64>(
+    text: &str,
+) -> Result<N, String> {
     let number = text.parse().ok().and_then(|number: u64| N::try_from(number).ok());
-    let most = u64::MAX >> (64 - 8 * size_of::<N>().min(8));
-    number.ok_or_else(|| format!("it must be a whole number from 0 to {most}"))
+    number.ok_or_else(|| match TO {
+        u64::MAX => format!("it must be a whole number from {FROM}"),
+        _ => format!("it must be a whole number from {FROM} to {TO}"),
+    })
+}
+
+/// Parses a whole number from 0 that has no upper bound.
+pub(crate) fn any_whole(text: &str) -> Result<u64, String> {
+    whole::<_, 0, { u64::MAX }>(text)
+}
+
+/// Parses a revision of a timer.
+pub(crate) fn revision(text: &str) -> Result<u32, String> {
+    whole::<_, 1, { u32::MAX as u64 }>(text)
+}
+
+/// Parses a rate of a namespace.
+pub(crate) fn per_second(text: &str) -> Result<u32, String> {
+    whole::<_, 1, { PER_SECOND_MAX as u64 }>(text)
 }
 
 /// Parses a whole number within bounds.

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     )]
     id: Option<TimerId>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N", requires = "id", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", requires = "id", value_parser = values::revision)]
     if_revision: Option<u32>,
     /// If an attempt is under way, it is the last one: unless it succeeds, the timer is cancelled when it ends
     #[arg(long)]

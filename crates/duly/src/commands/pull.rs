@@ -2,7 +2,7 @@
 
 use duly_api::{
     Ack, DeadVerdict, Duration, ExtendVerdict, LeaseRequest, LeaseResponse, RetryVerdict,
-    SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict,
+    SettleOutcome, SettleResponse, SettleResult, Settlement, SnoozeVerdict, lease::LEASE_BYTES_MAX,
 };
 use duly_core::{Millis, NamespaceName};
 use serde_json::json;
@@ -33,7 +33,7 @@ pub(crate) struct LeaseArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     lease: Option<Millis>,
     /// Most bytes of payload
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64, 1, LEASE_BYTES_MAX>)]
     max_bytes: Option<u64>,
     /// Acknowledge the firings after they are printed
     #[arg(long)]

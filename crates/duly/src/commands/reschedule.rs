@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FIELD", value_parser = values::named(&RESETS, TimerField::as_str))]
     reset: Vec<TimerField>,
     /// Only if the timer has this revision
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::revision)]
     if_revision: Option<u32>,
     #[command(flatten)]
     retry: Retry,

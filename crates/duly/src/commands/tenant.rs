@@ -1,14 +1,17 @@
 //! `duly tenant`: sets of namespaces with limits that their own keys cannot raise.
 
 use clap::{Subcommand, ValueEnum};
-use duly_api::access::{ListTenantsResponse, PutTenantRequest, Tenant, TenantLimits};
+use duly_api::{
+    access::{ListTenantsResponse, PutTenantRequest, Tenant, TenantLimits},
+    number,
+};
 use duly_core::access::{TenantLimit, TenantName};
 use reqwest::Method;
 use serde_json::{json, value::RawValue};
 
 use crate::{
     Outcome,
-    args::{Confirm, values},
+    args::Confirm,
     failure::Failure,
     http::{Call, Hint},
     output::{Table, Tone, table, when},
@@ -80,31 +83,31 @@ struct Settings {
     #[arg(long, value_name = "PATTERN,…", value_delimiter = ',')]
     namespace: Vec<String>,
     /// Most namespaces
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::MaxNamespaces as usize }>)]
     max_namespaces: Option<u64>,
     /// Most pending timers in all its namespaces
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::MaxPending as usize }>)]
     max_pending: Option<u64>,
     /// Largest size of its pending timers, in bytes, as an estimate
-    #[arg(long, value_name = "BYTES", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "BYTES", value_parser = limit::<{ TenantLimit::MaxPendingBytes as usize }>)]
     max_pending_bytes: Option<u64>,
     /// Most dead letters; at the limit nothing more is scheduled
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::MaxDead as usize }>)]
     max_dead: Option<u64>,
     /// Most schedules a second at each node
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::SchedulePerSecond as usize }>)]
     schedule_per_second: Option<u64>,
     /// Most calls of its keys a second at each node
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::CallPerSecond as usize }>)]
     call_per_second: Option<u64>,
     /// Most connections of its keys to each node
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::MaxConnections as usize }>)]
     max_connections: Option<u64>,
     /// Most waiting lease calls and consumer streams of its keys at each node
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = limit::<{ TenantLimit::MaxWaitingCalls as usize }>)]
     max_waiting_calls: Option<u64>,
     /// Most memory of requests and unread responses of its keys at each node, in bytes
-    #[arg(long, value_name = "BYTES", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "BYTES", value_parser = limit::<{ TenantLimit::MaxRequestBytes as usize }>)]
     max_request_bytes: Option<u64>,
     /// Let a schedule create its namespace, without the action `namespace`
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -113,6 +116,13 @@ struct Settings {
     /// all below
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     destination: Vec<String>,
+}
+
+/// Parses a limit of a tenant, by its place in [`TenantLimit::ALL`].
+fn limit<const PLACE: usize>(text: &str) -> Result<u64, String> {
+    let (least, most) = TenantLimit::ALL[PLACE].bounds();
+    let range = number::integers(least, most);
+    text.parse().map_err(|_| format!("it must be {range}"))
 }
 
 /// The settings that can be removed.

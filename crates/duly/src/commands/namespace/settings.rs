@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use duly_api::{self as api, Duration, LaneLimits, NamespaceLimits, NamespaceSettings};
-use duly_core::Millis;
+use duly_api::{
+    self as api, Duration, LaneLimits, NamespaceLimits, NamespaceSettings, namespace::IN_FLIGHT_MAX,
+};
+use duly_core::{Millis, namespace::WEIGHT_MAX, payload::PAYLOAD_BYTES_HARD};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -30,7 +32,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     retention: Option<Millis>,
     /// Weight of the namespace when delivery workers are scarce, 1 to 1000
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32, 1, { WEIGHT_MAX as u64 }>)]
     weight: Option<u32>,
     /// Sign webhooks with the secrets of this file, whsec_…, one per line: two during a rotation; `-`
     /// for stdin
@@ -48,28 +50,28 @@ pub(super) struct Settings {
 #[command(next_help_heading = "Limits")]
 struct Limits {
     /// Most schedules per second
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::per_second)]
     schedule_per_second: Option<u32>,
     /// Most attempts started per second, per webhook lane
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::per_second)]
     deliver_per_second: Option<u32>,
     /// Most attempts under way at once, per webhook lane
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u32, 1, { IN_FLIGHT_MAX as u64 }>)]
     max_in_flight: Option<u32>,
     /// Most pending timers
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::any_whole)]
     max_pending: Option<u64>,
     /// Most bytes of one payload
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64, 0, PAYLOAD_BYTES_HARD>)]
     max_payload_bytes: Option<u64>,
     /// Longest time from now to the due time
     #[arg(long, value_name = "DURATION", value_parser = values::duration)]
     max_delay: Option<Millis>,
     /// Most dead letters; at this limit the lanes stop
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::whole::<u64, 1, { u64::MAX }>)]
     max_dead: Option<u64>,
     /// Most tombstones of ended timers
-    #[arg(long, value_name = "N", value_parser = values::whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = values::any_whole)]
     max_retained: Option<u64>,
 }
 

@@ -94,7 +94,7 @@ pub(super) struct ForecastArgs {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::duration)]
     bucket: Millis,
     /// Number of buckets, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = values::whole::<u32, 1, 1000>)]
     count: u32,
 }
 
