@@ -183,7 +183,7 @@ impl Export<'_> {
 
     /// Pauses a namespace and waits until nothing of it is in flight.
     async fn drain(&mut self, namespace: &NamespaceName, drain_timeout: Millis) -> Outcome {
-        self.session.http.post(namespace, &["pause"]).send().await?;
+        self.session.http.post(namespace, &["pause"]).send_patiently(self.session.printer).await?;
         let until = Instant::now() + drain_timeout.to_std();
         let mut most = 0;
         loop {

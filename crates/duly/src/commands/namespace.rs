@@ -36,7 +36,8 @@ pub(super) async fn counts(
     session: &Session,
     namespace: &NamespaceName,
 ) -> Result<NamespaceStats, Failure> {
-    let stats: NamespaceStats = session.http.get(namespace, &["stats"]).send().await?.parse()?;
+    let call = session.http.get(namespace, &["stats"]);
+    let stats: NamespaceStats = call.send_patiently(session.printer).await?.parse()?;
     match text::incomplete(&stats.unavailable_shards) {
         Some(incomplete) => Err(Failure::coded("unavailable", incomplete)),
         None => Ok(stats),

@@ -20,6 +20,26 @@ use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, Process, Ran, duly, run, text};
 
+#[test]
+fn commands_of_many_calls_wait_for_the_limit_of_calls() {
+    let at = Deployment::start(&["--call-per-second", "2"]);
+    at.with("ops", &["namespace", "put", "noisy-1", "--schedule-per-second", "50"]).ok();
+    let lines: String = (0..200)
+        .map(|n| format!("{{\"schedule\":{{\"id\":\"t{n}\",\"delay\":\"1h\"}}}}\n"))
+        .collect();
+    let [operations, exported] =
+        ["operations", "exported"].map(|name| at.directory.path().join(name));
+    fs::write(&operations, lines).expect("written");
+    let began = Instant::now();
+    let printed = at.with("noisy", &["batch", "noisy-1", "--file", text(&operations)]).ok();
+    assert_eq!(printed, "200 lines: 200 accepted, 0 refused\n");
+    // A call for each line would take more than a minute.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let export = ["export", "noisy-1", "--drain", "--to", text(&exported)];
+    at.with("noisy", &export).ok();
+    at.with("noisy", &["import", text(&exported)]).ok();
+}
+
 /// A server with an administrator and the tenants `noisy` and `quiet`.
 struct Deployment {
     directory: TempDir,

@@ -1,6 +1,9 @@
 //! Carries out steps: sends their lines, and sends those again that a limit of the server refused.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use duly_api::{Problem, batch::LastLine};
 use duly_core::NamespaceName;
@@ -13,6 +16,9 @@ use crate::{
     http::{self, Patience, passing},
     session::Session,
 };
+
+/// Longest wait for more than one line when the server asks for less: a full call follows it even at a high rate.
+const GATHER_MAX: Duration = Duration::from_millis(200);
 
 /// The result of a line.
 pub(super) struct LineResult {
@@ -53,6 +59,8 @@ struct ResponseLine {
 struct Called {
     results: Vec<LineResult>,
     rest: Option<Box<Problem>>,
+    /// `true`: the call itself was refused, so a limit of calls has to pass, not one of lines.
+    is_refused: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -73,7 +81,7 @@ impl<'a> Sender<'a> {
         while let Some(first) = pending.front().map(|line| line.number) {
             let count = self.width.clamp(1, pending.len());
             let part: Vec<_> = pending.drain(..count).collect();
-            let Called { results: called, rest } = match self.call(&part).await {
+            let Called { results: called, rest, is_refused } = match self.call(&part).await {
                 Ok(called) => called,
                 Err(failure) => return Err((results, doubtful(failure, first))),
             };
@@ -104,7 +112,12 @@ impl<'a> Sender<'a> {
             let is_quiet = self.session.printer.is_quiet;
             match (limit, rest) {
                 (Some((problem, wait)), _) => {
-                    self.width = done.max(1);
+                    let wait = if is_refused {
+                        wait
+                    } else {
+                        self.width = done.max(1);
+                        gathering(wait, pending.len())
+                    };
                     if !self.patience.wait(&problem, wait, is_quiet).await {
                         return Err(stopped(results, pending, &problem));
                     }
@@ -131,7 +144,8 @@ impl<'a> Sender<'a> {
             Err(failure) => {
                 // The whole call was refused: none of its lines was carried out.
                 let (problem, _) = passing(&failure).ok_or(failure)?;
-                return Ok(Called { rest: Some(Box::new(problem)), ..Called::default() });
+                let rest = Some(Box::new(problem));
+                return Ok(Called { rest, is_refused: true, ..Called::default() });
             }
         };
         let accepted = || LineResult { text: None, error: None };
@@ -170,6 +184,13 @@ impl<'a> Sender<'a> {
     }
 }
 
+/// Returns the wait after which a rate lets these lines through together: it asks for the wait of one. So a limit of
+/// calls is not used up by a call for each line.
+fn gathering(wait: Duration, lines: usize) -> Duration {
+    let all = wait.saturating_mul(u32::try_from(lines).unwrap_or(u32::MAX));
+    all.min(GATHER_MAX).max(wait)
+}
+
 /// Returns the failure for a response that is not one of a batch.
 fn unlike_a_batch() -> Failure {
     Failure::coded(
@@ -203,4 +224,19 @@ fn stopped(mut results: StepResults, pending: VecDeque<InputLine>, problem: &Pro
         ),
     );
     (results, failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_left_are_waited_for_together() {
+        let ms = Duration::from_millis;
+        for (wait, lines, expected) in
+            [(20, 1, 20), (20, 5, 100), (20, 1_000, 200), (1_500, 9, 1_500), (0, 9, 0)]
+        {
+            assert_eq!(gathering(ms(wait), lines), ms(expected), "{wait} {lines}");
+        }
+    }
 }

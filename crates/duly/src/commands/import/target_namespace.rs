@@ -24,8 +24,8 @@ pub(super) async fn ensure_namespace(
     may_create: bool,
     session: &Session,
 ) -> Result<Result<Vec<String>, String>, Failure> {
-    let call = session.http.get(name, &[]);
-    let mut target: ImportTarget = call.accepting(StatusCode::NOT_FOUND).send().await?.parse()?;
+    let call = session.http.get(name, &[]).accepting(StatusCode::NOT_FOUND);
+    let mut target: ImportTarget = call.send_patiently(session.printer).await?.parse()?;
     let mut notes = Vec::new();
     match &head.settings {
         _ if target.name.is_some() => {
@@ -33,7 +33,7 @@ pub(super) async fn ensure_namespace(
         }
         Some(settings) if may_create => {
             let call = session.http.namespace(Method::PUT, name, &[]);
-            target = call.body(settings).send().await?.parse()?;
+            target = call.body(settings).send_patiently(session.printer).await?.parse()?;
             notes.push(format!("{name} was created with the settings of the file"));
         }
         _ => {
