@@ -59,7 +59,7 @@ mod tests {
         let limit = ReasonLimit::new(|namespace, bytes| namespace.as_str() == "large" || bytes < 9);
         let words = "x".repeat(2_000);
         let (none, status): (OwnPart, OwnPart) = (|_| "", own_reason);
-        let shown = "HTTP 503 (repeated by the retry policy)";
+        let shown = "HTTP 503 (repeated if the retry policy allows)";
         let http = format!("{shown}: {words}");
         let retry = |reason: &str| SettleVerdict::Retry {
             wait: Wait::None,

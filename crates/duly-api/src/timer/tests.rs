@@ -11,7 +11,7 @@ fn a_summary_has_no_words_of_the_receiver() {
     let at = Timestamp::from_unix_ms(1_000).unwrap();
     let schedule = Schedule::new(TimerId::new("a").unwrap(), When::At(at));
     let mut timer = StoredTimer::new(schedule, at, Incarnation(7)).unwrap();
-    let own = "HTTP 503 (repeated by the retry policy)";
+    let own = "HTTP 503 (repeated if the retry policy allows)";
     let reason = format!("{own}: cannot read {{\"card\": 4111}}");
     timer.history.push(StoredAttempt::new(1, at, Outcome::Failed, &reason));
     let view = TimerView::whole(NamespaceName::new("ns").unwrap(), TimerState::Retrying, timer);

@@ -100,8 +100,8 @@ fn p2_a_retry_is_never_before_the_due_time() {
 fn the_words_of_a_receiver_are_told_from_the_reason() {
     for (reason, own) in [
         (
-            "HTTP 503 (repeated by the retry policy): busy (very)",
-            "HTTP 503 (repeated by the retry policy)",
+            "HTTP 503 (repeated if the retry policy allows): busy (very)",
+            "HTTP 503 (repeated if the retry policy allows)",
         ),
         ("fallback: HTTP 410 (rejected for good): no", "fallback: HTTP 410 (rejected for good)"),
         ("HTTP 404 (not a confirmation)", "HTTP 404 (not a confirmation)"),

@@ -6,7 +6,7 @@ use duly_store::{SettleVerdict, Settlement};
 use super::{pull::try_lease, *};
 use crate::ReasonLimit;
 
-const STATUS: &str = "HTTP 503 (repeated by the retry policy)";
+const STATUS: &str = "HTTP 503 (repeated if the retry policy allows)";
 
 #[tokio::test(start_paused = true)]
 async fn p10_both_ways_to_settle_leave_out_the_text() {

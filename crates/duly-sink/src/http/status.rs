@@ -65,10 +65,10 @@ impl Answer {
             (300..=399, _) => "redirects are not followed".to_owned(),
             (410 | 489, _) => "rejected for good, not repeated".to_owned(),
             (408 | 425 | 429 | 500..=599, Some(wait)) => {
-                format!("repeated by the retry policy, not before {wait}")
+                format!("repeated if the retry policy allows, not before {wait}")
             }
-            (408 | 425 | 429 | 500..=599, None) => "repeated by the retry policy".to_owned(),
-            _ => "not a confirmation, repeated by the retry policy".to_owned(),
+            (408 | 425 | 429 | 500..=599, None) => "repeated if the retry policy allows".to_owned(),
+            _ => "no confirmation, repeated if the retry policy allows".to_owned(),
         };
         let mut reason = format!("HTTP {} ({consequence})", self.status);
         if let Some(location) = self.location.as_ref().filter(|_| (300..400).contains(&self.status))

@@ -221,7 +221,7 @@ async fn s4_an_endless_answer_is_cut_and_its_beginning_kept() {
         } else {
             let reason = reason(&delivery);
             assert!(
-                reason.starts_with(r"HTTP 500 (repeated by the retry policy): \u{1b}[2Jabc"),
+                reason.starts_with(r"HTTP 500 (repeated if the retry policy allows): \u{1b}[2Jabc"),
                 "{reason}"
             );
             assert!(reason.len() < 16 * 1024, "{} bytes kept", reason.len());

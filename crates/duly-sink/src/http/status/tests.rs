@@ -101,13 +101,13 @@ fn the_reason_says_what_follows_from_the_status() {
     let thirty = Some(Millis::from_secs(30));
     check(
         Answer { excerpt: excerpt(), ..answer(503) },
-        "HTTP 503 (repeated by the retry policy): busy",
+        "HTTP 503 (repeated if the retry policy allows): busy",
     );
     check(
         Answer { retry_after: thirty, ..answer(429) },
-        "HTTP 429 (repeated by the retry policy, not before 30s)",
+        "HTTP 429 (repeated if the retry policy allows, not before 30s)",
     );
-    check(answer(404), "HTTP 404 (not a confirmation, repeated by the retry policy)");
+    check(answer(404), "HTTP 404 (no confirmation, repeated if the retry policy allows)");
     check(
         Answer { excerpt: excerpt(), ..answer(410) },
         "HTTP 410 (rejected for good, not repeated): busy",

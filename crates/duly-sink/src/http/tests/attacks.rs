@@ -48,7 +48,7 @@ async fn s4_a_slow_body_costs_only_its_connection() {
         assert_eq!(delivery.outcome(), outcome, "{delivery:?}");
         if outcome == AttemptOutcome::Failed {
             assert!(
-                reason(&delivery).starts_with("HTTP 503 (repeated by the retry policy): ab"),
+                reason(&delivery).starts_with("HTTP 503 (repeated if the retry policy allows): ab"),
                 "{delivery:?}"
             );
         }

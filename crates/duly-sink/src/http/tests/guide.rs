@@ -272,8 +272,8 @@ async fn answers_mean_what_the_guide_says(language: &Language) {
     fs::write(&maintenance, "").unwrap();
     let delivery = sink.deliver(program.envelope(2, &[OLD], r#"{"order":1}"#)).await;
     let (kind, wait) = (AttemptOutcome::Failed, Wait::AtLeast(Millis::from_secs(30)));
-    let reason =
-        "HTTP 503 (repeated by the retry policy, not before 30s): come back later".to_owned();
+    let reason = "HTTP 503 (repeated if the retry policy allows, not before 30s): come back later"
+        .to_owned();
     let health = ReceiverHealth::Overloaded;
     assert_eq!(delivery, Delivery::Failed { kind, wait, health, reason });
     fs::remove_file(&maintenance).unwrap();

@@ -76,7 +76,7 @@ async fn a_refusal_whose_page_was_read_keeps_its_connection() {
     let raw = Raw::by_connection(&[(&[&answer, OK], After::Stall)]).await;
     let sink = sink();
     let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
-    let text = format!("HTTP 500 (repeated by the retry policy): {}", &page[..1024]);
+    let text = format!("HTTP 500 (repeated if the retry policy allows): {}", &page[..1024]);
     assert_eq!(reason(&delivery), text);
     let delivery = sink.deliver(envelope(destination(raw.address), b"x")).await;
     assert_eq!((delivery, raw.connections()), (Delivery::Confirmed, 1));

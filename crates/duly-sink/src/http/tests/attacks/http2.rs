@@ -171,7 +171,8 @@ async fn s4_an_http_2_body_that_is_slow_or_endless_changes_nothing() {
             } else {
                 assert_eq!(delivery.outcome(), AttemptOutcome::Failed, "{delivery:?}");
                 assert!(
-                    reason(&delivery).starts_with("HTTP 503 (repeated by the retry policy): ab"),
+                    reason(&delivery)
+                        .starts_with("HTTP 503 (repeated if the retry policy allows): ab"),
                     "{delivery:?}"
                 );
                 assert!(reason(&delivery).len() < 2_000, "{}", reason(&delivery).len());
