@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use duly_api::batch::LastLine;
+use serde_json::json;
 
 use self::{
     input::{Fault, Steps},
@@ -36,7 +36,8 @@ use crate::{
 ///
 /// with the fields of the HTTP interface. Their number is not limited. The operations on one id run
 /// in order. A refused line refuses only itself; refused lines are printed with their number. A line
-/// that a limit such as a rate refuses is sent again after the time that the server names. With
+/// that a limit such as a rate refuses is sent again after the time that the server names. Accepted
+/// lines that changed nothing, such as a schedule of an equal timer, are counted apart. With
 /// --output json there is one line of output for every line of input. Exit code 1 if any was refused.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -55,6 +56,8 @@ pub(crate) struct Args {
 #[derive(Default)]
 struct Counts {
     accepted: u64,
+    /// Those of the accepted lines that changed nothing.
+    unchanged: u64,
     refused: u64,
 }
 
@@ -89,7 +92,7 @@ pub(crate) async fn run(args: Args, session: &Session) -> Outcome {
     };
     counts.print_summary(errors_only, printer)?;
     ended?;
-    let Counts { accepted, refused } = counts;
+    let Counts { accepted, refused, unchanged: _ } = counts;
     if refused > 0 {
         let lines = text::count(accepted + refused, "line");
         let message =
@@ -104,6 +107,7 @@ impl Counts {
     fn print(&mut self, results: StepResults, printer: Printer) -> Outcome {
         for (number, result) in results {
             *(if result.error.is_some() { &mut self.refused } else { &mut self.accepted }) += 1;
+            self.unchanged += u64::from(result.is_unchanged);
             match (&result.text, &result.error) {
                 (Some(text), _) if printer.is_json() => printer.json(text)?,
                 (_, Some(error)) => {
@@ -119,17 +123,23 @@ impl Counts {
 
     /// Prints the counts. In JSON they follow only if not every line has its own result.
     fn print_summary(&self, errors_only: bool, printer: Printer) -> Outcome {
-        let Self { accepted, refused } = *self;
+        let Self { accepted, unchanged, refused } = *self;
         let lines = accepted + refused;
         if !printer.is_json() {
             let lines = text::count(lines, "line");
-            return printer.line(&format!("{lines}: {accepted} accepted, {refused} refused"));
+            let nothing = match unchanged {
+                0 => String::new(),
+                _ => format!(", {unchanged} changed nothing"),
+            };
+            let changed = accepted - unchanged;
+            return printer
+                .line(&format!("{lines}: {changed} accepted{nothing}, {refused} refused"));
         }
         if !errors_only {
             return Ok(());
         }
-        let summary = LastLine::Summary { lines, accepted, refused };
-        printer.json(&serde_json::to_string(&summary).expect("messages are JSON"))
+        let summary = json!({ "lines": lines, "accepted": accepted, "unchanged": unchanged, "refused": refused });
+        printer.json(&json!({ "summary": summary }).to_string())
     }
 }
 

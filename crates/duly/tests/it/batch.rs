@@ -29,6 +29,23 @@ fn refused_lines_are_numbered_and_refuse_only_themselves() {
 }
 
 #[test]
+fn lines_that_change_nothing_are_counted_apart() {
+    let server = Server::start();
+    let schedule = |id: &str| {
+        format!("{{\"schedule\":{{\"id\":\"{id}\",\"due_at\":\"2100-01-01T00:00:00Z\"}}}}\n")
+    };
+    let cancel = "{\"cancel\":{\"id\":\"a\"}}\n";
+    let lines = [&*schedule("a"), &schedule("a"), cancel, cancel, &schedule("b")].concat();
+    let ran = server.run_with_stdin(&["batch", "n"], lines.as_bytes());
+    assert_eq!(ran.ok(), "5 lines: 3 accepted, 2 changed nothing, 0 refused\n");
+    let args = ["--output", "json", "batch", "n", "--errors-only"];
+    let summary = server.run_with_stdin(&args, schedule("b").as_bytes()).ok();
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(summary["summary"]["accepted"], 1);
+    assert_eq!(summary["summary"]["unchanged"], 1);
+}
+
+#[test]
 fn json_has_a_result_per_line_or_per_refused_line() {
     let server = Server::start();
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -7,7 +7,7 @@ use std::{
 
 use duly_api::{Problem, batch::LastLine};
 use duly_core::NamespaceName;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 
 use super::input::{InputLine, LINES_MAX};
@@ -26,6 +26,8 @@ pub(super) struct LineResult {
     pub(super) text: Option<String>,
     /// The reason for which the line was refused, if it was.
     pub(super) error: Option<Box<Problem>>,
+    /// `true`: the line was accepted and changed nothing.
+    pub(super) is_unchanged: bool,
 }
 
 /// The results of a step by the number of the line.
@@ -50,8 +52,18 @@ pub(super) struct Sender<'a> {
 struct ResponseLine {
     line: Option<u64>,
     error: Option<Box<Problem>>,
+    timer: Option<CalledTimer>,
+    /// Of a cancel.
+    #[serde(default)]
+    already: bool,
     #[serde(flatten)]
     last: Option<LastLine>,
+}
+
+/// The part of a timer that says whether its line changed something.
+#[derive(Deserialize)]
+struct CalledTimer {
+    unchanged: Option<IgnoredAny>,
 }
 
 /// The results of a call: of a prefix of its lines, and the reason for which the others were not carried out.
@@ -136,9 +148,9 @@ impl<'a> Sender<'a> {
             body.extend_from_slice(&line.text);
             body.push(b'\n');
         }
-        let results = if self.errors_only { "errors" } else { "all" };
+        // All results: those of accepted lines say whether they changed something.
         let call = self.session.http.post(self.namespace, &["batch"]);
-        let call = call.query(&[("results", results.to_owned())]);
+        let call = call.query(&[("results", "all".to_owned())]);
         let mut response = match call.lines(body).await {
             Ok(response) => response,
             Err(failure) => {
@@ -148,11 +160,10 @@ impl<'a> Sender<'a> {
                 return Ok(Called { rest, is_refused: true, ..Called::default() });
             }
         };
-        let accepted = || LineResult { text: None, error: None };
+        let accepted = || LineResult { text: None, error: None, is_unchanged: false };
         let mut called = Called::default();
-        let mut is_whole = false;
         while let Some(text) = response.next().await? {
-            let ResponseLine { line, error, last } = response.parse(&text)?;
+            let ResponseLine { line, error, timer, already, last } = response.parse(&text)?;
             if let Some(line) = line {
                 let place = usize::try_from(line).unwrap_or(usize::MAX);
                 let number = part.get(place.wrapping_sub(1)).map(|line| line.number);
@@ -161,21 +172,19 @@ impl<'a> Sender<'a> {
                 let rest = text.strip_prefix(&format!("{{\"line\":{line}"));
                 let text = rest.ok_or_else(unlike_a_batch)?;
                 called.results.resize_with(place - 1, accepted);
-                let text = Some(format!("{{\"line\":{number}{text}"));
-                called.results.push(LineResult { text, error });
+                let is_shown = error.is_some() || !self.errors_only;
+                let text = is_shown.then(|| format!("{{\"line\":{number}{text}"));
+                let is_unchanged = already || timer.is_some_and(|it| it.unchanged.is_some());
+                called.results.push(LineResult { text, error, is_unchanged });
             }
             match last {
-                None => {}
-                Some(LastLine::Summary { .. }) => is_whole = true,
+                None | Some(LastLine::Summary { .. }) => {}
                 Some(LastLine::Stopped { after_line, error }) => {
                     let done = usize::try_from(after_line).unwrap_or(usize::MAX).min(part.len());
                     called.results.resize_with(done, accepted);
                     return Ok(Called { rest: Some(error), ..called });
                 }
             }
-        }
-        if self.errors_only && is_whole {
-            called.results.resize_with(part.len(), accepted);
         }
         if called.results.len() == part.len() {
             return Ok(called);
@@ -213,7 +222,7 @@ fn stopped(mut results: StepResults, pending: VecDeque<InputLine>, problem: &Pro
     for InputLine { number, .. } in pending {
         let text = json!({ "line": number, "error": problem }).to_string();
         let error = Some(Box::new(problem.clone()));
-        results.insert(number, LineResult { text: Some(text), error });
+        results.insert(number, LineResult { text: Some(text), error, is_unchanged: false });
     }
     let why = http::sentence(problem, &[]);
     let failure = Failure::coded(
