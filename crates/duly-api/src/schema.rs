@@ -66,7 +66,7 @@ pub(crate) fn time() -> RefOr<Schema> {
     either(
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
         number,
-        "A time: RFC 3339 with any offset, from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on. Digits below a millisecond round up. Texts that Java, .NET, Go, Python, JavaScript and PostgreSQL print for a time with its offset are accepted, too.",
+        "A time: RFC 3339 with any offset, from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 253402300800 on. Digits below a millisecond round up. Texts that Java, .NET, Go, Python, JavaScript and PostgreSQL print for a time with its offset are accepted, too.",
         "2030-01-31T12:00:00.000Z",
     )
 }

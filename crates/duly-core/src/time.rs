@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::{Millis, invalid::Invalid};
 
 /// The forms that [`Timestamp`] accepts, for error messages.
-pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 100000000000 on";
+pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970-01-01 to 2200-01-01, or integer Unix milliseconds from 253402300800 on";
 
-/// The smallest integer that is accepted as Unix milliseconds (1973-03-03). A count of seconds reaches it in
-/// the year 5138, later than every allowed time.
-const BARE_MS_MIN: i128 = 100_000_000_000;
+/// The smallest integer that is accepted as Unix milliseconds (1978-01-11). A count of seconds reaches it in
+/// the year 10000, later than the last time of other systems, which stands for "never" there.
+const BARE_MS_MIN: i128 = 253_402_300_800;
+
+/// The smallest count of seconds after the last time.
+const SECONDS_AFTER_MAX: i128 = Timestamp::MAX.0 as i128 / 1_000 + 1;
 
 /// A point in time in Unix milliseconds, at most [`Timestamp::MAX`].
 #[derive(
@@ -154,6 +157,9 @@ fn allowed_for(whole: i128, fraction: Option<&str>, has_quotes: bool) -> String 
             format!("{ALLOWED} ({unit}? {ms} is in milliseconds, {without})")
         }
         Some((unit, ms)) => format!("{ALLOWED} ({unit}? {ms} is in milliseconds)"),
+        None if (SECONDS_AFTER_MAX..BARE_MS_MIN).contains(&whole) => {
+            format!("{ALLOWED} (seconds? The time is after the last one)")
+        }
         None => ALLOWED.to_owned(),
     }
 }

@@ -42,6 +42,13 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
 const NO_OFFSET: &str = "the offset is missing: add Z or +01:00";
 const NO_SIGN: &str = "the sign of the offset is missing: write +01:00; in a URL + is %2B";
 const NO_TIME: &str = "the time of day and the offset are missing: add T00:00:00Z, for instance";
+const NO_TIME_BEFORE_OFFSET: &str =
+    "the time of day is missing: add T00:00:00 in front of the offset, for instance";
+const NO_SEPARATORS: &str = "the separators of the time of day are missing: write 09:00:00";
+const NO_SECOND: &str = "a fraction belongs to a second: write 09:00:30, for instance";
+const OTHER_FORM: &str = "write it as 2031-12-01T09:00:00Z, for instance";
+const YEAR_FIRST: &str = "the year comes first: write 2031-12-01T09:00:00Z, for instance";
+const OTHER_SEPARATORS: &str = "the date has other separators: write 2031-12-01";
 const NO_MINUTE: &str = "the minute is missing: write 09:00, for instance";
 const NO_DIGITS: &str = "digits after the point are missing";
 const NO_DATE: &str = "there is no such date";
@@ -75,7 +82,58 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, Invalid> {
         Some(first) if first.is_ascii_alphabetic() => with_weekday(text),
         _ => Reader(text).time(),
     };
-    Timestamp::from_integer(ms.map_err(refuse)?).map_err(|_| refuse(None))
+    let ms = ms.map_err(|fault| refuse(fault.or_else(|| expected_form(text))))?;
+    Timestamp::from_integer(ms).map_err(|_| refuse(None))
+}
+
+/// Returns the form that is expected in place of another known form of a whole time.
+fn expected_form(text: &str) -> Fault {
+    if text.len() > BYTES_MAX {
+        return None;
+    }
+    if let Some(extended) = extended(text) {
+        return match Reader(&extended).time() {
+            Ok(_) => Some(format!("the separators are missing: write {extended}")),
+            Err(fault) => fault,
+        };
+    }
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
+    if text.contains(':') && words.any(|word| MONTHS.iter().any(|name| *name == word)) {
+        return Some(OTHER_FORM.to_owned());
+    }
+    let date = text.split([' ', 'T', ',']).next()?;
+    let lengths: Vec<_> = date
+        .split(['/', '.', '-'])
+        .map(|part| if part.bytes().all(|byte| byte.is_ascii_digit()) { part.len() } else { 0 })
+        .collect();
+    match lengths[..] {
+        [1 | 2, 1 | 2, 4] => Some(YEAR_FIRST.to_owned()),
+        [4, 1 | 2, 1 | 2] if !date.contains('-') => Some(OTHER_SEPARATORS.to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns the text of ISO 8601's basic form (`20311201T090000Z`) in the extended form.
+fn extended(text: &str) -> Option<String> {
+    let mut rest = Reader(text);
+    let mut two = || {
+        let before = rest.0;
+        rest.digits(2).map(|_| &before[..2])
+    };
+    let [century, year, month, day] = [two()?, two()?, two()?, two()?];
+    let mut extended = format!("{century}{year}-{month}-{day}");
+    if rest.take("T") || rest.take("t") || rest.take(" ") {
+        extended.push('T');
+        for separator in ["", ":", ":"] {
+            let before = rest.0;
+            if rest.digits(2).is_none() {
+                break;
+            }
+            extended.push_str(separator);
+            extended.push_str(&before[..2]);
+        }
+    }
+    Some(extended + rest.0)
 }
 
 /// Reads the texts that begin with a weekday. The offset is a word of its own, before or behind the year:
@@ -84,6 +142,7 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, Invalid> {
 /// Mon, 01 Dec 2031 09:00:00 GMT                                         HTTP
 /// Mon Dec 01 2031 10:00:00 GMT+0100 (Central European Standard Time)    JavaScript
 /// Mon Dec 01 09:00:00 UTC 2031                                          Java, Go, Ruby
+/// Mon Dec 01 09:00:00 2031 UTC                                          C, with the zone behind it
 /// Mon Dec  1 09:00:00 2031                                              C, Python: refused, without an offset
 /// ```
 fn with_weekday(text: &str) -> Result<i128, Fault> {
@@ -99,7 +158,9 @@ fn with_weekday(text: &str) -> Result<i128, Fault> {
     };
     let weekday = WEEKDAYS.iter().find(|(name, _)| *name == weekday).ok_or(None)?;
     let month = MONTHS.iter().position(|name| name == month).ok_or(None)? + 1;
+    let is_year = |word: &str| word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit());
     let (year, time, zone) = match *rest {
+        [time, year, zone] if time.contains(':') && is_year(year) => (year, time, zone),
         [time, zone, year] if time.contains(':') => (year, time, zone),
         [time, year] if time.contains(':') => (year, time, ""),
         [year, time, zone] => (year, time, zone),
@@ -139,14 +200,21 @@ impl<'t> Reader<'t> {
         if self.0.is_empty() {
             return fault(NO_TIME);
         }
+        if self.0.starts_with(['Z', 'z', '+', '-']) {
+            return fault(NO_TIME_BEFORE_OFFSET);
+        }
         if !["T", "t", " "].iter().any(|separator| self.take(separator)) {
             return Err(None);
         }
         let hour = self.digits(2).ok_or(None)?;
         if !self.take(":") {
-            return fault(NO_MINUTE);
+            let has_digit = self.0.starts_with(|c: char| c.is_ascii_digit());
+            return fault(if has_digit { NO_SEPARATORS } else { NO_MINUTE });
         }
         let minute = self.digits(2).ok_or(None)?;
+        if self.0.starts_with(['.', ',']) {
+            return fault(NO_SECOND);
+        }
         let (mut second, mut fraction) = (0, "");
         if self.take(":") {
             second = self.digits(2).ok_or(None)?;

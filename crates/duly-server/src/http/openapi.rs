@@ -57,7 +57,7 @@ const REFUSALS: [(&str, &str); 2] = [
 #[openapi(
     info(
         title = "Duly",
-        description = "A distributed timer: deliver this payload at that time, unless cancelled.\n\nTimes in are RFC 3339 with any offset or integer Unix milliseconds from 100000000000 on, times out UTC with three decimals. Durations are text such as `2h30m`, or 0; another number without a unit is refused. Unknown fields are refused. Every error is `application/problem+json`.",
+        description = "A distributed timer: deliver this payload at that time, unless cancelled.\n\nTimes in are RFC 3339 with any offset or integer Unix milliseconds from 253402300800 on, times out UTC with three decimals. Durations are text such as `2h30m`, or 0; another number without a unit is refused. Unknown fields are refused. Every error is `application/problem+json`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     servers((url = "http://127.0.0.1:3859", description = "The default of server.listen")),

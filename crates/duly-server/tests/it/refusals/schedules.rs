@@ -74,7 +74,7 @@ pub(super) fn schedules() -> Vec<(String, Fault)> {
     for number in ["0", "5", "1795287316", "99999999999"] {
         let body = format!(r#"{{"id":"x","due_at":{number}}}"#);
         let seen: &'static str = Box::leak(format!("\"{number}\"").into_boxed_str());
-        row(&body, ("due_at", seen, "integer Unix milliseconds from 100000000000 on"));
+        row(&body, ("due_at", seen, "integer Unix milliseconds from 253402300800 on"));
     }
     for (number, seen, hint) in [
         ("1795287316", "\"1795287316\"", "seconds? 1795287316000 is in milliseconds"),
