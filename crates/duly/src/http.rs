@@ -255,7 +255,7 @@ impl Call<'_> {
         let status = response.status();
         if let Some(notice) = response.headers().get("duly-notice").and_then(|it| it.to_str().ok())
         {
-            note(&advice::for_commands(notice));
+            note(&advice::for_note(notice));
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

@@ -11,8 +11,16 @@ const RECURRING: &str = "left out: recurring timers do not exist yet; schedule t
 const SCHEDULE: &str = "left out: the time is due_at or delay, and recurring timers do not exist yet; schedule the next \
                         timer when one fires, or let cron schedule each";
 
+/// The error of a field that stands for a key of repeated calls.
+const IDEMPOTENCY_KEY: &str = "left out: a repeated call is recognised by its id; send the key as id, or as the header \
+                               Idempotency-Key of a call that schedules one timer";
+
 /// Fields that later versions will have, and words of other systems for them, with the value that is allowed until then.
-const RESERVED: [(&str, &str); 18] = [
+const RESERVED: [(&str, &str); 22] = [
+    ("idempotency_key", IDEMPOTENCY_KEY),
+    ("idempotency_token", IDEMPOTENCY_KEY),
+    ("deduplication_id", IDEMPOTENCY_KEY),
+    ("message_deduplication_id", IDEMPOTENCY_KEY),
     ("schedule", SCHEDULE),
     ("schedule_expression", SCHEDULE),
     ("recurring", RECURRING),
@@ -67,7 +75,7 @@ const PATHS: [(&str, &[&str]); 27] = [
         "destination.http.url",
         &["uri", "webhook", "webhook_url", "callback", "callback_url", "endpoint"],
     ),
-    ("destination.http.method", &["http_method"]),
+    ("destination.http.method", &["http_method", "verb"]),
     ("destination.http.timeout", &[]),
     ("destination.http.headers", &[]),
     ("retry.max_attempts", &["attempts", "max_retries", "max_receive_count"]),
@@ -179,6 +187,8 @@ mod tests {
             ("webhookUrl", TIMER, "destination.http.url"),
             ("url", destination, "http.url"),
             ("URL", http, "url"),
+            ("verb", http, "method"),
+            ("verb", TIMER, "destination.http.method"),
             ("timeout", TIMER, "destination.http.timeout"),
             ("timeout_ms", http, "timeout"),
             ("max_attempts", TIMER, "retry.max_attempts"),
@@ -204,6 +214,14 @@ mod tests {
         assert!(field(long.clone(), &long, TIMER).allowed.contains("known here: id, due_at"));
         let invalid = field("color".to_owned(), "color", ", there are no fields");
         assert_eq!(invalid.to_string(), "unknown field color: no field is known here");
+    }
+
+    #[test]
+    fn a_key_of_repeated_calls_is_the_id() {
+        for name in ["idempotency_key", "idempotencyKey", "MessageDeduplicationId"] {
+            let invalid = field(name.to_owned(), name, TIMER);
+            assert!(invalid.allowed.contains("send the key as id, or as the header"), "{name}");
+        }
     }
 
     #[test]

@@ -23,6 +23,9 @@ const OTHER_WORDS: [(&str, &[&str]); 4] = [
 /// Words for dead letters, which are a state of timers.
 const DEAD: [&str; 5] = ["dead", "dead-letters", "dead_letters", "deadletters", "dlq"];
 
+/// Words for the timers of a namespace as the target of a schedule.
+const SCHEDULE: [&str; 6] = ["schedule", "schedules", "jobs", "tasks", "messages", "events"];
+
 /// Most parts of a path that are compared with the routes.
 const PARTS_MAX: usize = 16;
 /// Longest path, in bytes, that is shown as a cure; in place of a longer one its route is shown.
@@ -72,6 +75,8 @@ fn cure(path: &str) -> Option<String> {
     }
     // A part that was left out, or one too many, at the beginning.
     let mut candidates = vec![parts.clone(), [&["v1"][..], versionless].concat()];
+    // The paths of the server itself have no version.
+    candidates.push(versionless.to_vec());
     candidates.push([&["v1", "namespaces", "{namespace}"][..], versionless].concat());
     if versionless.len() > 1 {
         candidates.push([&["v1", "namespaces"][..], versionless].concat());
@@ -101,6 +106,13 @@ fn cure(path: &str) -> Option<String> {
             let path = format!("/v1/namespaces/{namespace}/timers?state=dead");
             let shown = short(path, "/v1/namespaces/{namespace}/timers?state=dead");
             return Some(format!("dead letters are timers: GET {shown} lists them"));
+        }
+        if let ["v1", "namespaces", namespace, word] = parts[..]
+            && SCHEDULE.contains(&word)
+        {
+            let path = format!("/v1/namespaces/{namespace}/timers");
+            let shown = short(path, "/v1/namespaces/{namespace}/timers");
+            return Some(format!("POST {shown} schedules a timer"));
         }
     }
     let is_similar = |known: &str, it: &str| most_similar(it, [known].into_iter()).is_some();
@@ -167,6 +179,10 @@ mod tests {
     #[test]
     fn the_path_that_was_meant_is_named() {
         for (path, meant) in [
+            ("/v1/healthz", "/healthz"),
+            ("/v1/readyz/", "/readyz"),
+            ("/api/v1/metrics", "/metrics"),
+            ("/v1/openapi.json", "/openapi.json"),
             ("/health", "/healthz"),
             ("/Health/", "/healthz"),
             ("/v1/health", "/healthz"),
@@ -200,6 +216,9 @@ mod tests {
         let dead = format!("dead letters are timers: GET {timers}?state=dead lists them");
         check("/v1/namespaces/orders/dead", &dead);
         check("/v1/namespaces/orders/dlq/", &dead);
+        let schedule = format!("POST {timers} schedules a timer");
+        check("/v1/namespaces/orders/schedule", &schedule);
+        check("/namespaces/orders/jobs/", &schedule);
         for path in ["/v2", "/v2/", "/v2/a/b/c/d", "/api/v3/x"] {
             check(
                 path,

@@ -285,10 +285,13 @@ fn print_summary(args: &Args, exported: &[Exported], session: &Session) -> Outco
     let document = json!({ "file": file, "namespaces": exported });
     session.printer.document(&document.to_string(), || {
         let mut lines: Vec<String> = exported.iter().map(Exported::sentence).collect();
-        lines.push(format!(
-            "{file} is complete and contains secrets; import it at the other server:"
-        ));
-        lines.push(format!("  duly import {file} --create-namespaces --server URL"));
+        // Nothing is kept in a device.
+        if args.to.is_file() {
+            lines.push(format!(
+                "{file} is complete and contains secrets; import it at the other server:"
+            ));
+            lines.push(format!("  duly import {file} --create-namespaces --server URL"));
+        }
         if args.drain {
             lines.push(
                 "the exported timers also stay here, paused: delete the namespaces after the \

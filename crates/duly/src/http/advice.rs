@@ -28,6 +28,18 @@ const PHRASES: [(&str, &str); 1] = [("the key in authorization, ", "the key ")];
 /// The beginning of a header in a text, the mark of the options that stand for it, and the end of these.
 const HEADER: [&str; 3] = [" in the header '", "' (commands: ", ")"];
 
+/// Values of a field, and the options of a command that schedules one timer.
+const OPTIONS: [(&str, &str); 2] = [
+    ("if_exists is \"keep\"", "--if-exists is keep"),
+    ("if_exists \"restart\"", "--if-exists restart"),
+];
+
+/// Returns a notice with commands and options in place of HTTP and fields.
+pub(super) fn for_note(notice: &str) -> String {
+    let notice = for_commands(notice).into_owned();
+    OPTIONS.iter().fold(notice, |notice, (words, own)| notice.replace(words, own))
+}
+
 /// Returns the text with commands and options in place of HTTP.
 pub(crate) fn for_commands(text: &str) -> Cow<'_, str> {
     let mut rewritten = Cow::Borrowed(text);

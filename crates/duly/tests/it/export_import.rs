@@ -81,6 +81,21 @@ fn import(server: &Server, place: &Place, more: &[&str]) -> Ran {
 }
 
 #[test]
+fn an_export_to_a_device_is_written_to_it() {
+    let server = Server::start();
+    server.run(&["schedule", "orders", "x", "--in", "1h"]).ok();
+    for more in [&[][..], &["--force"]] {
+        // A name of its own, so that no error could replace the device.
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let device = directory.path().join("device");
+        std::os::unix::fs::symlink("/dev/null", &device).expect("linked");
+        let args = ["export", "orders", "-q", "--to", text(&device)];
+        server.run(&[&args[..], more].concat()).ok();
+        assert!(device.is_symlink(), "it was not replaced");
+    }
+}
+
+#[test]
 fn p7_a_namespace_is_drained_and_moves_whole() {
     let (old, token) = filled();
     let place = Place::new();

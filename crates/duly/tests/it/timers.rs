@@ -98,7 +98,7 @@ fn a_command_that_changes_nothing_ends_with_code_3() {
     server.run(&due).ok();
     let [fire, cancel, forget] =
         ["fire", "cancel", "forget"].map(|command| [command, "orders", "x"]);
-    let (same, kept) = ("the same request made this timer", r#"if_exists is "keep""#);
+    let (same, kept) = ("--if-exists restart", "--if-exists is keep");
     let rows: [(&[&str], Result<&str, &str>); 14] = [
         (&schedule("replace"), Err(same)),
         (&schedule("fail"), Err(same)),

@@ -64,6 +64,7 @@ fn invalid_arguments_exit_2_and_name_allowed_values() {
         (vec!["serve", "--log-level", "debug"], vec!["DULY_LOG__LEVEL"]),
         (vec!["serve", "--log-level=debug"], vec!["DULY_LOG__LEVEL"]),
         (vec!["rm", "n", "i"], vec!["'rm'", "duly cancel NAMESPACE ID"]),
+        (vec!["run"], vec!["'run'", "duly serve"]),
         (vec!["namespace", "create", "n"], vec!["duly namespace put"]),
         (vec!["get", "n", "i", "--host", "h"], vec!["--server URL"]),
     ] {

@@ -27,6 +27,8 @@ const EXPORT_BEGIN: &[u8; 13] = br#"{"namespace":"#;
 pub(super) enum Target {
     /// Stdout.
     Stdout(BufWriter<io::Stdout>),
+    /// A device or a pipe, such as `/dev/null`: it is no file that an export could replace.
+    Device(BufWriter<File>, PathBuf),
     /// A file.
     File(Unfinished),
 }
@@ -51,6 +53,12 @@ impl Target {
                 path.display()
             )));
         };
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let device = OpenOptions::new().write(true).open(path);
+            let device = device.map_err(|error| unwritable(path, &error))?;
+            let writer = BufWriter::with_capacity(BUFFER_BYTES, device);
+            return Ok(Self::Device(writer, path.to_owned()));
+        }
         if !may_replace && fs::symlink_metadata(path).is_ok() {
             return Err(Failure::coded(
                 "file_exists",
@@ -77,15 +85,18 @@ impl Target {
         Ok(Self::File(Unfinished { writer, part, path: path.to_owned(), is_whole: false }))
     }
 
-    /// Returns `true` for a file: stdout is then free for the command's result.
+    /// Returns `true` for a file or a device: stdout is then free for the command's result.
     pub(super) fn is_file(&self) -> bool {
-        matches!(self, Self::File(_))
+        !matches!(self, Self::Stdout(_))
     }
 
     /// Writes a line, without its line end.
     pub(super) fn line(&mut self, line: &[u8]) -> Outcome {
         match self {
             Self::Stdout(writer) => Ok(write(writer, line)?),
+            Self::Device(writer, path) => {
+                write(writer, line).map_err(|error| unwritable(path, &error))
+            }
             Self::File(file) => {
                 let path = &file.path;
                 write(&mut file.writer, line).map_err(|error| unwritable(path, &error))
@@ -97,6 +108,9 @@ impl Target {
     pub(super) fn finish(self) -> Outcome {
         match self {
             Self::Stdout(mut writer) => Ok(writer.flush()?),
+            Self::Device(mut writer, path) => {
+                writer.flush().map_err(|error| unwritable(&path, &error))
+            }
             Self::File(mut file) => {
                 let placed = file.place();
                 placed.map_err(|error| unwritable(&file.path, &error))
