@@ -171,10 +171,12 @@ impl HttpSink {
             let text = head.headers.get(name).and_then(|value| value.to_str().ok())?;
             status::retry_after(text, self.clock.now())
         };
+        let snooze = wait_in(status::SNOOZE).map(|wait| wait.max(status::SNOOZE_MIN));
         let answer = Answer {
             status: head.status.as_u16(),
             retry_after: wait_in(RETRY_AFTER.as_str()),
-            snooze: wait_in(status::SNOOZE).map(|wait| wait.max(status::SNOOZE_MIN)),
+            snooze,
+            has_unread_snooze: snooze.is_none() && head.headers.contains_key(status::SNOOZE),
             location: head
                 .headers
                 .get(LOCATION)

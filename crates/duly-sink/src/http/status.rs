@@ -35,6 +35,8 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Millis>,
     /// The wait that [`SNOOZE`] asks for.
     pub(super) snooze: Option<Millis>,
+    /// `true`: [`SNOOZE`] is there and cannot be read.
+    pub(super) has_unread_snooze: bool,
     /// The target of a redirect, as [`location`] returns it.
     pub(super) location: Option<String>,
     /// The beginning of the body, made printable.
@@ -75,6 +77,9 @@ impl Answer {
         {
             reason.push_str(": location ");
             reason.push_str(location);
+        }
+        if self.has_unread_snooze {
+            reason.push_str(": duly-snooze is neither whole seconds nor an HTTP date");
         }
         if !self.excerpt.is_empty() {
             reason.push_str(": ");

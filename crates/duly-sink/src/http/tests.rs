@@ -169,9 +169,12 @@ async fn s1_statuses_on_the_wire() {
         let delivery = sink().deliver(envelope(destination(raw.address), b"x")).await;
         assert_eq!(delivery, expected, "{head:?}");
     };
-    let failed = |retry_after: Option<Millis>, status| {
+    let answer = |status| {
         let excerpt = "no\\n".to_owned();
-        status::Answer { status, retry_after, excerpt, ..status::Answer::default() }.verdict()
+        status::Answer { status, excerpt, ..status::Answer::default() }
+    };
+    let failed = |retry_after: Option<Millis>, status| {
+        status::Answer { retry_after, ..answer(status) }.verdict()
     };
     check("200 OK", Delivery::Confirmed).await;
     check("299 Fine", Delivery::Confirmed).await;
@@ -187,7 +190,8 @@ async fn s1_statuses_on_the_wire() {
     let at_least = Delivery::Snoozed { after: status::SNOOZE_MIN };
     check("425 Too Early\r\nduly-snooze: 0", at_least.clone()).await;
     check("425 Too Early\r\nduly-snooze: Wed, 21 Oct 2015 07:28:00 GMT", at_least).await;
-    check("425 Too Early\r\nduly-snooze: soon", failed(None, 425)).await;
+    let unread = status::Answer { has_unread_snooze: true, ..answer(425) };
+    check("425 Too Early\r\nduly-snooze: soon", unread.verdict()).await;
     check("200 OK\r\nduly-snooze: 90", Delivery::Confirmed).await;
 }
 

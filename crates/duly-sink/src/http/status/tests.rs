@@ -84,6 +84,9 @@ fn the_reason_says_what_follows_from_the_status() {
         ..answer(308)
     };
     check(answer(301), "HTTP 301 (redirects are not followed)");
+    let unread = Answer { has_unread_snooze: true, ..answer(301) };
+    let why = "duly-snooze is neither whole seconds nor an HTTP date";
+    check(unread, &format!("HTTP 301 (redirects are not followed): {why}"));
     for (location, shown) in [
         ("https://new.example/a?token=s3cret#x", "https://new.example/a"),
         ("https://user:s3cret@new.example/a", "https://new.example/a"),
