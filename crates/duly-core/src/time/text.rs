@@ -98,7 +98,7 @@ fn expected_form(text: &str) -> Fault {
         };
     }
     let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
-    if text.contains(':') && words.any(|word| MONTHS.iter().any(|name| *name == word)) {
+    if text.contains(':') && words.any(|word| MONTHS.contains(&word)) {
         return Some(OTHER_FORM.to_owned());
     }
     let date = text.split([' ', 'T', ',']).next()?;
