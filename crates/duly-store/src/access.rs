@@ -103,6 +103,7 @@ impl AccessRecords {
         now: Timestamp,
     ) -> Result<Self, Invalid> {
         let mut records = self.clone();
+        let revokes_another = self.revokes_no_administrator(&change);
         match change {
             AccessChange::Put(key) => {
                 let key = key.check()?;
@@ -138,12 +139,23 @@ impl AccessRecords {
         if let ChangeOrigin::Call(login) = origin {
             let least = self.admin_ends_at(&login, now).min(now.saturating_add(ADMIN_LEFT_FOR));
             let left = records.admin_ends_at(&login, now);
-            if left <= now || left < least {
+            if (left <= now || left < least) && !revokes_another {
                 return Err(no_admin_left(&login));
             }
         }
         records.version += 1;
         Ok(records)
+    }
+
+    /// Returns `true` for a change that disables or deletes a key that is no administrator's. It passes also while no
+    /// administrator can log in, such as before the first answer of an issuer.
+    fn revokes_no_administrator(&self, change: &AccessChange) -> bool {
+        let id = match change {
+            AccessChange::Put(key) if key.disabled => &key.id,
+            AccessChange::Delete(id) => id,
+            _ => return false,
+        };
+        self.keys.get(id).is_some_and(|key| !key.is_admin())
     }
 
     /// Checks that the tenant of a new key has a place for it.
@@ -245,6 +257,12 @@ mod tests {
         assert!(change(&two, disabled, call).is_err());
         let ended = AccessChange::Put(Box::new(ApiKey { expires_at: Some(NOW), ..*admin }));
         assert!(change(&two, ended, call).is_err());
+        // While no administrator can log in, other keys can be revoked, and no more.
+        let leaked = *key(2, Role::Producer.actions());
+        let disabled = AccessChange::Put(Box::new(ApiKey { disabled: true, ..leaked.clone() }));
+        assert!(change(&ending, disabled, call).is_ok());
+        assert!(change(&ending, AccessChange::Delete(leaked.id.clone()), call).is_ok());
+        assert!(change(&ending, AccessChange::Put(Box::new(leaked)), call).is_err());
         assert!(change(&two, delete.clone(), offline).is_ok());
         let second = AccessChange::Put(key(3, Actions::all()));
         let three = change(&two, second, call).unwrap();

@@ -8,7 +8,7 @@
 //! 4. A caller who takes something else from a key, such as its time or a network, decides too: only a caller with as many
 //!    rights gives the key more again.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, slice::from_ref};
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,16 @@ impl DecidedBy {
         }
     }
 
+    /// Returns the rights of both: each of two callers without those of the other took something.
+    fn and(&self, caller: &ApiKey) -> Self {
+        let mut namespaces = self.namespaces.clone();
+        let is_new = |it: &&NamespacePattern| !covers_patterns(&self.namespaces, from_ref(*it));
+        let more = caller.namespaces.iter().filter(is_new);
+        namespaces.extend(more.cloned());
+        let actions = self.actions.iter().chain(caller.actions.iter()).collect();
+        Self { key: self.key.clone(), actions, namespaces }
+    }
+
     /// Returns `true` if a caller has as many rights.
     fn is_within(&self, caller: &ApiKey) -> bool {
         self.actions.is_within(caller.actions)
@@ -84,7 +94,9 @@ impl ApiKey {
     pub fn created_with(self, caller: &Self) -> Self {
         let is_own = !caller.is_admin();
         let origin = is_own.then(|| caller.origin.as_ref().unwrap_or(&caller.id).clone());
-        Self { created_by: caller.id.to_string(), origin, ..self }
+        let is_restricted = self.expires_at.is_some() || !self.networks.is_empty();
+        let restricted_by = is_restricted.then(|| DecidedBy::new(caller));
+        Self { created_by: caller.id.to_string(), origin, restricted_by, ..self }
     }
 
     /// Disables the key with the rights of the key `caller`.
@@ -105,12 +117,15 @@ impl ApiKey {
             return Err(ChangeRefusal::Restricted(by.key.clone()));
         }
         let takes = !before.is_within(&self);
+        // Who gave something back may have left something else taken, so the decision stays.
         self.restricted_by = match &before.restricted_by {
-            before if !has_rights => before.clone(),
+            Some(by) if takes && !has_rights => Some(by.and(caller)),
             _ if takes => Some(DecidedBy::new(caller)),
-            _ if !self.is_within(before) => None,
-            before => before.clone(),
+            by => by.clone(),
         };
+        if self.is_admin() && caller.is_admin() {
+            self.origin = None;
+        }
         Ok(self)
     }
 
@@ -256,7 +271,11 @@ mod tests {
             let by_admin = taken(&admin);
             let refused = own.clone().changed_by(&by_admin, &helper);
             assert_eq!(refused, Err(ChangeRefusal::Restricted(admin.id.to_string())));
-            assert_eq!(own.clone().changed_by(&by_admin, &admin).as_ref(), Ok(&own));
+            let given = own.clone().changed_by(&by_admin, &admin).unwrap();
+            assert_eq!(
+                given,
+                ApiKey { restricted_by: by_admin.restricted_by.clone(), ..own.clone() }
+            );
             // A helper may take more, and the decision stays.
             let less = ApiKey { networks: near.clone(), ..by_admin.clone() };
             let less = less.changed_by(&by_admin, &helper).unwrap();
@@ -265,8 +284,27 @@ mod tests {
             // A name is no right.
             let named = ApiKey { name: "other".to_owned(), ..by_admin.clone() };
             assert!(named.changed_by(&by_admin, &helper).is_ok());
-            assert_eq!(own.clone().changed_by(&taken(&helper), &helper).as_ref(), Ok(&own));
+            assert!(own.clone().changed_by(&taken(&helper), &helper).is_ok());
         }
+        // A part that is given back leaves the decision about the rest.
+        let ends = |at: Option<Timestamp>| ApiKey { expires_at: at, ..own.clone() };
+        let later = NOW.saturating_add(Millis::from_secs(60));
+        let ended = ends(Some(NOW)).changed_by(&own, &admin).unwrap();
+        let corrected = ApiKey { expires_at: Some(later), ..ended.clone() };
+        let corrected = corrected.changed_by(&ended, &admin).unwrap();
+        assert!(ends(None).changed_by(&corrected, &helper).is_err());
+        // So does the end of a new key.
+        let created = ends(Some(NOW)).created_with(&admin);
+        assert!(ends(None).changed_by(&created, &helper).is_err());
+        // Two callers of whom none has the rights of the other.
+        let lead = key(5, keys.into_iter().chain([Action::Operate]).collect(), &["a"]);
+        let narrowed = ApiKey { networks: near, ..own.clone() }.changed_by(&own, &helper).unwrap();
+        let both = ApiKey { expires_at: Some(NOW), ..narrowed.clone() };
+        let both = both.changed_by(&narrowed, &lead).unwrap();
+        for caller in [&helper, &lead] {
+            assert!(own.clone().changed_by(&both, caller).is_err());
+        }
+        assert!(own.clone().changed_by(&both, &admin).is_ok());
     }
 
     #[test]
