@@ -57,11 +57,11 @@ fn text() -> ObjectBuilder {
 
 /// A time in a request: text, or an integer of milliseconds.
 pub(crate) fn time() -> RefOr<Schema> {
-    // From 1973-03-03, since a smaller number is likely to count seconds, to 2200-01-01.
+    // From 1978-01-11, since a smaller number is likely to count seconds, to 2200-01-01.
     let number = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
-        .minimum(Some(100_000_000_000_i64))
+        .minimum(Some(duly_core::time::BARE_MS_MIN))
         .maximum(Some(7_258_118_400_000_i64));
     either(
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),

@@ -18,7 +18,7 @@ pub const ALLOWED: &str = "an RFC 3339 time (\"2030-01-31T12:00:00Z\") from 1970
 
 /// The smallest integer that is accepted as Unix milliseconds (1978-01-11). A count of seconds reaches it in
 /// the year 10000, later than the last time of other systems, which stands for "never" there.
-const BARE_MS_MIN: i128 = 253_402_300_800;
+pub const BARE_MS_MIN: i64 = 253_402_300_800;
 
 /// The smallest count of seconds after the last time.
 const SECONDS_AFTER_MAX: i128 = Timestamp::MAX.0 as i128 / 1_000 + 1;
@@ -74,7 +74,7 @@ impl Timestamp {
     /// # Errors
     /// When the number is likely to count another unit: the error has the milliseconds.
     pub fn from_bare_integer(number: i128) -> Result<Self, Invalid> {
-        let time = Self::from_integer(number).ok().filter(|_| number >= BARE_MS_MIN);
+        let time = Self::from_integer(number).ok().filter(|_| number >= i128::from(BARE_MS_MIN));
         time.ok_or_else(|| Invalid::new("", number, allowed_for(number, None, false)))
     }
 
@@ -143,7 +143,8 @@ fn allowed_for(whole: i128, fraction: Option<&str>, has_quotes: bool) -> String 
         (false, _) => "without a fraction",
     };
     let fraction = fraction.unwrap_or_default();
-    let is_likely = |ms: &i128| *ms >= BARE_MS_MIN && Timestamp::from_integer(*ms).is_ok();
+    let is_likely =
+        |ms: &i128| *ms >= i128::from(BARE_MS_MIN) && Timestamp::from_integer(*ms).is_ok();
     let up = i128::from(fraction.bytes().any(|digit| digit != b'0'));
     let units = [
         ("seconds", whole.saturating_mul(1_000).saturating_add(text::milliseconds(fraction))),
@@ -157,7 +158,7 @@ fn allowed_for(whole: i128, fraction: Option<&str>, has_quotes: bool) -> String 
             format!("{ALLOWED} ({unit}? {ms} is in milliseconds, {without})")
         }
         Some((unit, ms)) => format!("{ALLOWED} ({unit}? {ms} is in milliseconds)"),
-        None if (SECONDS_AFTER_MAX..BARE_MS_MIN).contains(&whole) => {
+        None if (SECONDS_AFTER_MAX..i128::from(BARE_MS_MIN)).contains(&whole) => {
             format!("{ALLOWED} (seconds? The time is after the last one)")
         }
         None => ALLOWED.to_owned(),

@@ -169,7 +169,8 @@ pub(crate) struct AuditedCall {
     record: AuditRecord,
     notes: SharedNotes,
     now: Timestamp,
-    is_change: bool,
+    /// `true`: it may change something, or it takes timers with their secrets away.
+    has_changed: bool,
     /// `true`: it notes whether it changed something.
     is_about_timers: bool,
     has_line: bool,
@@ -303,7 +304,7 @@ impl Audit {
             record,
             notes: Arc::new(Mutex::new(notes)),
             now: facts.now,
-            is_change: is_change || is_transfer,
+            has_changed: is_change || is_transfer,
             is_about_timers: is_change && is_about_timers(right),
             has_line,
             is_administrative,
@@ -346,7 +347,7 @@ impl Audit {
     fn write(
         &self,
         record: &AuditRecord,
-        is_change: bool,
+        has_changed: bool,
         place: Option<mpsc::OwnedPermit<Queued<Line>>>,
     ) {
         let Some(file) = &self.0.file else { return };
@@ -356,7 +357,7 @@ impl Audit {
         {
             return dropped("file", DropReason::Stranger, 1);
         }
-        let has_share = self.has_share(record, is_change);
+        let has_share = self.has_share(record, has_changed);
         // Lines about changes need the rest of the queue.
         if has_share && file.capacity() < file.max_capacity() / 2 {
             return dropped("file", DropReason::Share, 1);
@@ -369,14 +370,9 @@ impl Audit {
         }
     }
 
-    /// Returns `true` if a call changed nothing. A denied call with items changed a part. With `audit.required` every
-    /// read is to be recorded.
-    fn has_share(&self, record: &AuditRecord, is_change: bool) -> bool {
-        match &*record.outcome {
-            "refused" => true,
-            "denied" => record.items.is_none() || record.status >= 400,
-            _ => !is_change && !self.0.is_required,
-        }
+    /// Returns `true` for the line of a call that changed nothing. With `audit.required` every read is to be recorded.
+    fn has_share(&self, record: &AuditRecord, has_changed: bool) -> bool {
+        !has_changed && (["refused", "denied"].contains(&&*record.outcome) || !self.0.is_required)
     }
 
     /// Waits until everything is written.
@@ -430,10 +426,14 @@ impl AuditedCall {
                 dropped("store", DropReason::Unwritten, 1);
             }
         }
-        self.is_change &= notes.has_changed || is_doubtful || !self.is_about_timers;
+        let has_succeeded = status.as_u16() < 400 && !is_denied;
+        self.has_changed &= match self.is_about_timers {
+            true => notes.has_changed || is_doubtful,
+            false => has_succeeded || is_doubtful,
+        };
         let place = self.permit.take();
         if place.is_some() || self.has_line || is_denied {
-            self.audit.write(&self.record, self.is_change, place);
+            self.audit.write(&self.record, self.has_changed, place);
         }
     }
 }

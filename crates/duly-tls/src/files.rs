@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, statvfs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 /// Most bytes of a file: a bundle of all public authorities has about 250 KB.
@@ -87,7 +87,7 @@ pub fn check_trusted(path: &Path) -> io::Result<()> {
 pub fn check_trusted_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mode = std::fs::metadata(folder)?.permissions().mode() & 0o7777;
-    if mode & 0o1002 != 0o002 {
+    if mode & 0o1002 != 0o002 || is_read_only(folder) {
         return Ok(());
     }
     let reason = format!(
@@ -95,6 +95,11 @@ pub fn check_trusted_folder(folder: &Path) -> io::Result<()> {
         folder.display()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+/// Returns `true` for a folder of a file system that is mounted to be read only, as a ConfigMap of Kubernetes is.
+fn is_read_only(folder: &Path) -> bool {
+    statvfs(folder).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 /// Returns `true` for the path of a stream that the process has already, such as `/dev/stdout`.

@@ -267,14 +267,11 @@ impl LineStream {
             Ok((numbers, call.sort(read)))
         });
         let (numbers, sorted) = prepared.await?;
+        let audited = self.admitted.step("http", &self.namespace);
         let applied = self.admitted.apply_items(&self.namespace, sorted).await;
         let wait_ms = applied.problem().and_then(|problem| problem.body().retry_after_ms);
         drop(values);
-        let notes = self.admitted.take_notes();
-        if notes.items > 0 || notes.is_denied {
-            let is_doubtful = applied.problem().is_some() && notes.items > 0;
-            self.admitted.note_step("http", &notes, Some(&self.namespace), is_doubtful);
-        }
+        audited.end(applied.problem().is_some());
         let mut text = Vec::new();
         for (line, item) in numbers.into_iter().zip(applied.outcomes()) {
             let result = self.items.result(&self.admitted, item, |kind| kind.name().to_owned());

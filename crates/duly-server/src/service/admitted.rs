@@ -121,6 +121,11 @@ impl Admitted {
         self.audit.note_step(&self.0.caller, &step, self.now());
     }
 
+    /// Begins a step of a stream. A step that is dropped before [`Step::end`] is recorded as one in doubt.
+    pub(crate) fn step(&self, protocol: &'static str, namespace: &NamespaceName) -> Step {
+        Step { admitted: self.clone(), protocol, namespace: namespace.clone(), has_ended: false }
+    }
+
     /// Returns `true` if the call may do nothing but revoke a key.
     pub(crate) fn may_only_revoke(&self) -> bool {
         self.0.notes.as_ref().is_some_and(|notes| notes.lock().may_only_revoke)
@@ -189,4 +194,36 @@ pub(crate) fn no_response(changes_nothing: bool, within: &str) -> Problem {
     };
     let detail = format!("no response {within}; {outcome}");
     Problem::new(Code::DeadlineExceeded, detail).with_retry(Retry::Now)
+}
+
+/// A step of a stream, for the audit log.
+pub(crate) struct Step {
+    admitted: Admitted,
+    protocol: &'static str,
+    namespace: NamespaceName,
+    has_ended: bool,
+}
+
+impl Step {
+    /// Records the step, unless it named no items and nothing was denied.
+    pub(crate) fn end(mut self, is_doubtful: bool) {
+        self.record(is_doubtful);
+    }
+
+    fn record(&mut self, is_doubtful: bool) {
+        self.has_ended = true;
+        let notes = self.admitted.take_notes();
+        if notes.items > 0 || notes.is_denied || notes.has_changed {
+            let is_doubtful = is_doubtful && notes.items > 0;
+            self.admitted.note_step(self.protocol, &notes, Some(&self.namespace), is_doubtful);
+        }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.record(true);
+        }
+    }
 }

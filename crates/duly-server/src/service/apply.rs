@@ -243,6 +243,7 @@ impl Admitted {
         let put = Put::IfAbsent(Box::new(self.defaults.clone()));
         let (namespace, is_new) = self.store.put_namespace(name, put).await?;
         if is_new {
+            self.note(|notes| notes.has_changed = true);
             within.into_iter().for_each(NamespaceAdmission::keep);
             let name = &namespace.name;
             let similar = self.similar_namespace(name).await;

@@ -191,8 +191,11 @@ impl Admitted {
         name: NamespaceName,
         activity: Activity,
     ) -> Result<Namespace, Problem> {
+        let before = self.store.get_namespace(name.clone()).await?;
         let namespace = self.store.set_activity(name, activity).await?;
-        self.note(|notes| notes.has_changed = true);
+        let state = |namespace: &Namespace| (namespace.paused, namespace.resumes_at);
+        let has_changed = before.is_none_or(|before| state(&before) != state(&namespace));
+        self.note(|notes| notes.has_changed |= has_changed);
         Ok(namespace)
     }
 

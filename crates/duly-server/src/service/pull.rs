@@ -229,8 +229,9 @@ impl Admitted {
         };
         let slots: Vec<_> = checked.into_iter().map(|checked| checked.map(&mut send)).collect();
         let outcomes = self.node.settle(settlements, self.trace_parent()).await?;
-        let has_changed = |outcome: &Result<SettleOutcome, Error>| {
-            outcome.as_ref().is_ok_and(|outcome| outcome.has_changed())
+        let has_changed = |outcome: &Result<SettleOutcome, Error>| match outcome {
+            Ok(outcome) => outcome.has_changed(),
+            Err(error) => matches!(error, Error::InDoubt { .. }),
         };
         self.note(|notes| notes.has_changed |= outcomes.iter().any(has_changed));
         let mut outcomes = outcomes.into_iter();

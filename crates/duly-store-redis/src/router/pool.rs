@@ -78,8 +78,8 @@ pub(super) struct PooledConnection {
 impl PooledConnection {
     /// Drops the connection; the next caller that needs it makes a new one.
     ///
-    /// The server may have ended: its other connections are checked before their next use, so that one call at most
-    /// is in doubt.
+    /// The server may have ended: its other connections are checked before their next use, so that no call that begins
+    /// later is in doubt.
     pub(super) async fn drop_connection(&self) {
         for (place, slot) in self.server.connections.iter().enumerate() {
             if place == self.place {

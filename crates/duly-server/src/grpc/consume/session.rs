@@ -66,6 +66,8 @@ pub(super) struct Session {
     lease: Option<Millis>,
     responses: Sender<QueuedResponse>,
     credits: usize,
+    /// `true`: a line of the audit log says that it leases firings.
+    has_leased: bool,
     held: StreamLeases,
     /// Earliest time of the next lease.
     not_before: Instant,
@@ -148,6 +150,7 @@ impl Session {
             lease: lease.transpose()?,
             responses,
             credits: 0,
+            has_leased: false,
             held: StreamLeases::default(),
             not_before: Instant::now(),
             backoff: BACKOFF_MIN,
@@ -176,12 +179,6 @@ impl Session {
         Ok(())
     }
 
-    /// Records a step in the audit log.
-    fn note_step(&self, is_doubtful: bool) {
-        let notes = self.admitted.take_notes();
-        self.admitted.note_step("grpc", &notes, Some(&self.namespace), is_doubtful);
-    }
-
     async fn settle(&mut self, settlements: Vec<v1::Settlement>) -> Result<(), Problem> {
         let count = settlements.len();
         let (call, reservation) = self.admitted.begin_settle_step(&self.namespace, count)?;
@@ -191,20 +188,18 @@ impl Session {
             .sent()
             .map(|sent| sent.map(|(token, verdict)| (token.clone(), extension_of(verdict))))
             .collect();
-        let results = match self.admitted.settle_many(checked).await {
+        let audited = self.admitted.step("grpc", &self.namespace);
+        let settled = self.admitted.settle_many(checked).await;
+        audited.end(settled.is_err());
+        let results = match settled {
             Err(problem) if problem.can_pass() => vec![Err(problem); count],
-            Err(problem) => {
-                self.note_step(true);
-                return Err(problem);
-            }
-            Ok(settled) => settled,
+            settled => settled?,
         };
         for (token, result) in tokens.iter().zip(&results) {
             if let (Some((token, extension)), Ok(outcome)) = (token, result) {
                 self.apply_outcome(token, *extension, *outcome);
             }
         }
-        self.note_step(false);
         let results = results.into_iter().map(settle_result).collect();
         let settled = Kind::Settled(v1::SettleResponse { results, leased: None });
         // Waits for a free slot; if the consumer has disconnected, nothing happens.
@@ -257,6 +252,11 @@ impl Session {
                 self.not_before = Instant::now() + PAUSED_WAIT;
             }
             return;
+        }
+        if !std::mem::replace(&mut self.has_leased, true) {
+            // A line tells that the stream takes firings; its settlements have lines of their own.
+            self.admitted.note(|notes| notes.has_changed = true);
+            self.admitted.step("grpc", &self.namespace).end(false);
         }
         let firings = leased.firings.iter().map(messages::firing).collect();
         let kind = Some(Kind::Firings(v1::Firings { firings }));

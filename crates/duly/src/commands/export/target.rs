@@ -42,9 +42,9 @@ pub(super) struct Unfinished {
 }
 
 impl Target {
-    /// Opens the target; `-` is stdout. A file that exists is refused unless `may_replace`.
+    /// Opens the target; `-` is stdout, as is its path. A file that exists is refused unless `may_replace`.
     pub(super) fn open(path: &Path, may_replace: bool) -> Result<Self, Failure> {
-        if path == Path::new("-") {
+        if ["-", "/dev/stdout", "/dev/fd/1"].iter().any(|stdout| path == Path::new(stdout)) {
             return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER_BYTES, io::stdout())));
         }
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
