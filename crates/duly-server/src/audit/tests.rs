@@ -11,6 +11,8 @@ use crate::{
         tests::{call_http, grpc_verdict, key, presented, records},
     },
     http::App,
+    operations::of_grpc,
+    service::Admitted,
     tests::TestServer,
 };
 
@@ -398,6 +400,27 @@ async fn calls_that_changed_nothing_displace_no_changes() {
         // The set-up has five lines.
         assert!((8..17).contains(&lines.len()), "{what}: {lines:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_dropped_is_recorded_in_doubt() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("audit");
+    let server = server(options(Some(&file), AuditLevel::Changes)).await;
+    let operation = of_grpc("/duly.v1.Timers/Consume").unwrap();
+    let notes = Some(SharedNotes::default());
+    let admitted = Admitted::new(server.app.clone(), operation, Caller::Anyone, notes, None);
+    let namespace = NamespaceName::new("a").unwrap();
+    for is_dropped in [true, false] {
+        let step = admitted.step("grpc", &namespace);
+        admitted.note(|notes| notes.items += 2);
+        if is_dropped { drop(step) } else { step.end(false) }
+    }
+    // Nothing to tell of.
+    drop(admitted.step("grpc", &namespace));
+    let lines = lines(&server.app, &file).await;
+    let outcomes: Vec<_> = lines.iter().map(|line| (&line["outcome"], &line["items"])).collect();
+    assert_eq!(outcomes, [(&"failed".into(), &2.into()), (&"ok".into(), &2.into())]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -205,7 +205,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Records the step, unless it named no items and nothing was denied.
+    /// Records the step, unless it named no items, changed nothing, and nothing was denied.
     pub(crate) fn end(mut self, is_doubtful: bool) {
         self.record(is_doubtful);
     }
