@@ -113,6 +113,14 @@ impl HttpDestination {
         }
     }
 
+    /// Returns an example in which every field is set.
+    pub(crate) fn every_field(url: &str, method: Method) -> Result<Self, Invalid> {
+        let headers = [("x-shop", "eu"), ("x-twice", "a, b")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (url, timeout) = (Self::new(url)?.url, Millis::from_ms(2_500));
+        Ok(Self { url, method, headers: Headers::new(headers)?, timeout })
+    }
+
     /// Returns the URL of the receiver.
     pub fn url(&self) -> &Url {
         &self.url

@@ -26,6 +26,7 @@ pub mod duration;
 pub mod env;
 pub mod error_code;
 mod error_sections;
+mod fixture;
 mod hash_feed;
 pub mod headers;
 pub mod ids;

@@ -1,7 +1,7 @@
 //! Tests that every record unpacks to what was packed (P11).
 
 use duly_core::{
-    Destination, Millis, RetryPolicy, Schedule, Timestamp, Tombstone,
+    Destination, Millis, RetryPolicy, Schedule, Settings, Timestamp, Tombstone,
     destination::HttpDestination,
     headers::Headers,
     schedule::{SlotKey, Tags, When},
@@ -174,6 +174,44 @@ fn leases_decode_holder_and_end() {
     assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
     assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));
     assert!(of(7, "").is_err() && Lease::unpack(&[0; 25]).is_err());
+}
+
+#[test]
+fn p11_no_byte_of_a_record_with_every_field_has_changed() {
+    let golden: Vec<_> =
+        include_str!("golden.txt").lines().map(|line| line.split_once(' ').expect("two")).collect();
+    let timer = Timer { id: id(), ..Timer::every_field() };
+    let mut plain = timer.clone();
+    plain.spec.destination = Some(Destination::Pull);
+    plain.spec.retry = Some(Settings::every_field().retry);
+    let mut large = timer.clone();
+    large.spec.payload = Some(Payload { form: Form::Text, bytes: noise(INLINE_MAX + 1).into() });
+    let record = |timer: &Timer| Record { lane: 3, ..Record::of(timer.clone()) };
+    let pack = |record: &Record| record.pack([7; 8]).record;
+    let stopped = Record { stopped: true, ..record(&timer) };
+    let tombstone = Tombstone::of(&timer, Ended::Cancelled, Timestamp::MAX);
+    let written = [
+        ("live", pack(&record(&timer))),
+        ("stopped", pack(&stopped)),
+        ("pulled", pack(&record(&plain))),
+        ("apart", pack(&record(&large))),
+        ("cancelled", cancelled(&tombstone)),
+        ("settings", crate::settings::encode(&Settings::every_field())),
+    ];
+    assert_eq!(golden.len(), written.len());
+    for ((name, bytes), (golden_name, hex)) in written.iter().zip(&golden) {
+        let written: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((name, &*written), (golden_name, *hex));
+    }
+    for (timer, (_, bytes)) in [&timer, &timer, &plain].into_iter().zip(&written) {
+        assert_eq!(&Record::unpack(id(), bytes).unwrap().timer, timer);
+    }
+    let mut apart = Record::unpack(id(), &written[3].1).unwrap();
+    assert!(apart.attach(&[&[7; 8][..], &noise(INLINE_MAX + 1)].concat().into()).unwrap());
+    assert_eq!(apart.timer, large);
+    let kept = decode_tombstone(id(), &written[4].1).unwrap();
+    assert_eq!(kept, tombstone);
+    assert_eq!(crate::settings::decode(&written[5].1).unwrap(), Settings::every_field());
 }
 
 proptest! {

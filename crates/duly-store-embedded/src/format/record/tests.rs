@@ -241,3 +241,52 @@ fn no_limit_is_the_largest_number() {
     };
     assert_eq!(read.settings.limits, limits);
 }
+
+/// Returns one record of each kind that has optional parts, with every one of them.
+fn with_every_field() -> Vec<(&'static str, Record)> {
+    let timer = Timer::every_field();
+    let mut plain = timer.clone();
+    plain.spec.destination = Some(duly_core::Destination::Pull);
+    plain.spec.retry = Some(Settings::every_field().retry);
+    let tombstone = Tombstone::of(&timer, duly_core::tombstone::Ended::Finished, Timestamp::MAX);
+    let at = |ms| Timestamp::saturating_from_unix_ms(ms);
+    let totals = Totals {
+        scheduled: 1,
+        fired: 2,
+        delivered: 3,
+        failed: 4,
+        cancelled: 5,
+        rescheduled: 6,
+        dead: 7,
+    };
+    let namespace = NamespaceRecord {
+        name: NamespaceName::new("orders").expect("a name"),
+        settings: Arc::new(Settings::every_field()),
+        paused: true,
+        resumes_at: Some(at(8)),
+        implicit: true,
+        created_at: at(9),
+        updated_at: at(10),
+        totals,
+    };
+    vec![
+        ("pending", Record::Pending(Cause::Imported, Box::new(timer.clone()))),
+        ("pulled", Record::Pending(Cause::Created, Box::new(plain))),
+        ("dead", Record::Dead(Cause::AttemptFailed, Box::new(timer))),
+        ("ended", Record::Ended { tombstone: tombstone.into(), expires_at: None, number: 11 }),
+        ("namespace", Record::Namespace(Box::new(namespace))),
+    ]
+}
+
+#[test]
+fn p11_no_byte_of_a_record_with_every_field_has_changed() {
+    let golden = include_str!("golden.txt").lines().map(|line| line.split_once(' ').expect("two"));
+    let records = with_every_field();
+    assert_eq!(golden.clone().count(), records.len());
+    for ((name, record), (golden_name, hex)) in records.into_iter().zip(golden) {
+        let bytes = encoded(12, &record);
+        let written: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((name, &*written), (golden_name, hex));
+        assert_eq!(decode(&bytes), Ok(Decoded { namespace: 12, record }), "{name}");
+    }
+}
