@@ -19,7 +19,7 @@
 //! that it reads.
 
 use duly_core::{
-    DeliveryId, Destination, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
+    DeliveryId, Incarnation, Timer, TimerId, Timestamp, destination::LaneKey,
     timer::DeadLetterReason, tombstone::Ended,
 };
 
@@ -190,7 +190,11 @@ impl Pending {
             cause,
             claimable: claimable(due_ms, timer.next_attempt_at),
             due_ms,
-            lane: LaneOf::of(timer.spec.destination.as_ref()),
+            lane: timer
+                .spec
+                .destination
+                .as_ref()
+                .map_or(LaneOf::Default, |to| to.lane_key().into()),
             expires_ms: timer.expires_at().map(expired_from),
         }
     }
@@ -211,12 +215,11 @@ const fn expired_from(expires_at: Timestamp) -> u64 {
     expires_at.unix_ms() + 1
 }
 
-impl LaneOf {
-    fn of(destination: Option<&Destination>) -> Self {
-        match destination.map(Destination::lane_key) {
-            None => Self::Default,
-            Some(LaneKey::Pull) => Self::Pull,
-            Some(key) => Self::Receiver(Box::new(key)),
+impl From<LaneKey> for LaneOf {
+    fn from(key: LaneKey) -> Self {
+        match key {
+            LaneKey::Pull => Self::Pull,
+            key => Self::Receiver(Box::new(key)),
         }
     }
 }

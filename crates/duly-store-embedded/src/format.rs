@@ -85,6 +85,16 @@ impl DecodeError {
     }
 }
 
+impl duly_record::Unreadable for DecodeError {
+    fn unknown(what: &'static str, code: u64) -> Self {
+        Self::unknown(what, code)
+    }
+
+    fn impossible(why: &str) -> Self {
+        Self::Impossible(why.to_owned())
+    }
+}
+
 impl From<duly_core::Invalid> for DecodeError {
     fn from(invalid: duly_core::Invalid) -> Self {
         Self::Impossible(invalid.to_string())

@@ -26,11 +26,13 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use duly_core::{
-    Incarnation, Payload, Timer, TimerId,
-    payload::Form,
-    request_hash::RequestHash,
-    timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
+use duly_core::{Incarnation, Payload, Timer, TimerId, payload::Form, request_hash::RequestHash};
+use duly_record::{
+    ReadFields as _, WriteFields as _,
+    values::{
+        decode_attempt, decode_dead_letter, decode_settled, encode_attempt, encode_dead_letter,
+        encode_settled,
+    },
 };
 
 pub(crate) mod content;
@@ -41,7 +43,7 @@ mod tests;
 mod tombstone;
 
 use crate::keys::firing_key;
-use fields::{Reader, Result, Unreadable, Writer, code_in, from_code};
+use fields::{Reader, Result, Unreadable, Writer};
 pub(crate) use lease::{Holder, Lease, member_id_text};
 pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
 
@@ -75,8 +77,6 @@ const STOPPED: u16 = 1 << 11;
 /// that of pulled timers. The scripts give every origin a number of its own.
 const FOLLOW: u8 = 0;
 const PULL: u8 = 1;
-
-const VERDICTS: [Verdict; 4] = [Verdict::Ack, Verdict::Retry, Verdict::Dead, Verdict::Release];
 
 /// A timer, with the location of its payload.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,7 +213,7 @@ pub(crate) fn unpack_core(id: TimerId, core: &[u8]) -> Result<Timer> {
 }
 
 fn encode_core(w: &mut Writer, timer: &Timer, stopped: bool) {
-    w.raw(&timer.incarnation.0.to_be_bytes());
+    w.word(timer.incarnation.0);
     w.raw(&timer.request_hash.0.to_be_bytes());
     let bit = |on: bool, bit| if on { bit } else { 0 };
     let present = bit(timer.updated_at != timer.created_at, UPDATED)
@@ -243,21 +243,14 @@ fn encode_core(w: &mut Writer, timer: &Timer, stopped: bool) {
         w.time(time);
     }
     if let Some(settled) = timer.last_settled {
-        w.raw(&settled.nonce.to_be_bytes());
-        w.u8(code_in(&VERDICTS, &settled.verdict));
+        encode_settled(w, settled);
     }
     if let Some(dead_letter) = timer.dead_letter {
-        w.time(dead_letter.at);
-        w.u8(code_in(&DeadLetterReason::ALL, &dead_letter.reason));
+        encode_dead_letter(w, dead_letter);
     }
     if !timer.history.is_empty() {
         w.number(timer.history.len() as u64);
-        for attempt in &timer.history {
-            w.number(u64::from(attempt.attempt));
-            w.time(attempt.at);
-            w.u8(code_in(&AttemptOutcome::ALL, &attempt.outcome));
-            w.text(&attempt.reason);
-        }
+        timer.history.iter().for_each(|attempt| encode_attempt(w, attempt));
     }
 }
 
@@ -280,38 +273,23 @@ fn decode_head(r: &mut Reader<'_>, id: TimerId) -> Result<Head> {
     let _size = r.u32()?;
     let core = usize::from(r.u16()?);
     let (created_at, due_at) = (r.time()?, r.time()?);
-    let incarnation = Incarnation(r.u64()?);
+    let incarnation = Incarnation(r.word()?);
     let request_hash = RequestHash(u128::from_be_bytes(r.array()?));
     let present = r.u16()?;
     let has = |bit: u16| present & bit != 0;
     let updated_at = if has(UPDATED) { r.time()? } else { created_at };
-    let mut count = |bit, usual| if has(bit) { r.small() } else { Ok(usual) };
+    let mut count = |bit, usual| if has(bit) { r.count() } else { Ok(usual) };
     let revision = count(REVISION, 1)?;
     let occurrence = count(OCCURRENCE, 0)?;
     let attempts = count(ATTEMPTS, 0)?;
     let budget_from = count(BUDGET, 0)?;
     let next_attempt_at = if has(NEXT) { Some(r.time()?) } else { None };
     let fired_at = if has(FIRED) { Some(r.time()?) } else { None };
-    let last_settled = if has(SETTLED) {
-        let nonce = r.u64()?;
-        Some(SettledToken { nonce, verdict: from_code(&VERDICTS, r.u8()?, "verdict")? })
-    } else {
-        None
-    };
-    let dead_letter = if has(DEATH) {
-        let at = r.time()?;
-        Some(DeadLetter { at, reason: from_code(&DeadLetterReason::ALL, r.u8()?, "death reason")? })
-    } else {
-        None
-    };
+    let last_settled = if has(SETTLED) { Some(decode_settled(r)?) } else { None };
+    let dead_letter = if has(DEATH) { Some(decode_dead_letter(r)?) } else { None };
     let mut history = Vec::new();
     for _ in 0..if has(HISTORY) { r.number()? } else { 0 } {
-        history.push(Attempt {
-            attempt: r.small()?,
-            at: r.time()?,
-            outcome: from_code(&AttemptOutcome::ALL, r.u8()?, "attempt outcome")?,
-            reason: r.text()?.to_owned(),
-        });
+        history.push(decode_attempt(r)?);
     }
     let timer = Timer {
         updated_at,

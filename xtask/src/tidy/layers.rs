@@ -12,6 +12,7 @@ use super::tree::File;
 /// All crates, the most basic first.
 const LAYERS: &[&str] = &[
     "duly-core",
+    "duly-record",
     "duly-wheel",
     "duly-tls",
     "duly-api",

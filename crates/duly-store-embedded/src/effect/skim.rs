@@ -4,8 +4,10 @@
 //! and the sequence of fields up to the last byte. It skips the fields that only a reader of the whole
 //! record needs: payload, headers, tags, history and similar ones.
 
-use duly_core::{
-    Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeadLetterReason,
+use duly_core::{Incarnation, TimerId, Timestamp, ids::TIMER_ID_BYTES_MAX, timer::DeadLetter};
+use duly_record::{
+    ReadFields as _,
+    values::{decode_dead_letter, decode_lane_key},
 };
 
 use crate::{
@@ -19,8 +21,6 @@ use crate::{
 };
 
 use super::{DeadLetterOrigin, Effect, Firing, LaneOf, Pending, claimable, expired_from};
-
-mod receiver;
 
 /// Bytes of a timer's body that no effect depends on: the hash of its request; then its attempts, the
 /// attempt from which their budget counts, and its flags.
@@ -115,17 +115,15 @@ impl<'a> Timer<'a> {
         };
         while let Some((tag, mut field)) = r.field()? {
             match tag {
-                timer::DESTINATION => skimmed.lane = receiver::lane_of(&mut field)?,
+                timer::DESTINATION => skimmed.lane = decode_lane_key(&mut field)?.into(),
                 timer::EXPIRE_AFTER => {
                     let expires_at = due_at.saturating_add(field.millis()?);
                     skimmed.expires_ms = Some(expired_from(expires_at));
                 }
                 timer::NEXT_ATTEMPT_AT => skimmed.next_attempt_at = Some(field.time()?),
                 timer::DEATH => {
-                    let at_ms = field.time()?.unix_ms();
-                    let reason =
-                        timer::from_code(&DeadLetterReason::ALL, field.u8()?, "death reason")?;
-                    skimmed.dead_letter = Some((at_ms, DeadLetterOrigin::of(reason)));
+                    let DeadLetter { at, reason } = decode_dead_letter(&mut field)?;
+                    skimmed.dead_letter = Some((at.unix_ms(), DeadLetterOrigin::of(reason)));
                 }
                 timer::PAYLOAD..=timer::LAST_SETTLED => {}
                 other => return Err(timer::unknown_tag(other)),
@@ -153,7 +151,7 @@ fn skim_ended(r: &mut FieldReader<'_>, key: impl Fn(&str) -> Key) -> Result<Effe
     };
     let number = r.u32()?;
     let (ended_at, _due_at, _attempts) = (r.time()?, r.time()?, r.u32()?);
-    let ended = timer::from_code(&tombstone::ENDED, r.u8()?, "end")?;
+    let ended = r.code(&tombstone::ENDED, "end")?;
     let _flags = r.u8()?;
     let key = key(timer_id(r)?);
     let mut has_details = false;

@@ -30,6 +30,7 @@
 //! 2. Lengths and counts are checked against the bytes that exist before anything is allocated.
 
 use duly_core::destination::LaneKey;
+use duly_record::{ReadFields as _, WriteFields as _};
 
 use super::{
     DecodeError, align_up,

@@ -2,7 +2,8 @@
 //!
 //! A tagged field is `tag u8, length u32, bytes`; the list ends with tag 0.
 
-use duly_core::{Millis, Timestamp};
+use duly_core::Timestamp;
+use duly_record::{ReadFields, WriteFields};
 
 use super::DecodeError;
 
@@ -14,10 +15,6 @@ pub(crate) const END: u8 = 0;
 pub(crate) struct FieldWriter<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl FieldWriter<'_> {
-    pub(crate) fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
     pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
@@ -30,27 +27,52 @@ impl FieldWriter<'_> {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn time(&mut self, value: Timestamp) {
-        self.u64(value.unix_ms());
-    }
-
-    /// Appends bytes of a length that both sides know.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
     /// Appends length and bytes; texts of this format are shorter than 4 GiB.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.u32(length(bytes.len()));
+        self.raw(bytes);
+    }
+
+    /// Ends a list of tagged fields.
+    pub(crate) fn end(&mut self) {
+        self.u8(END);
+    }
+}
+
+impl WriteFields for FieldWriter<'_> {
+    fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    pub(crate) fn text(&mut self, text: &str) {
+    fn count(&mut self, value: u32) {
+        self.u32(value);
+    }
+
+    fn number(&mut self, value: u64) {
+        self.u64(value);
+    }
+
+    fn word(&mut self, value: u64) {
+        self.u64(value);
+    }
+
+    fn float(&mut self, value: f64) {
+        self.u64(value.to_bits());
+    }
+
+    fn time(&mut self, value: Timestamp) {
+        self.u64(value.unix_ms());
+    }
+
+    fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// Appends a tagged field whose content `write` appends.
-    pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut FieldWriter<'_>)) {
+    fn field(&mut self, tag: u8, write: impl FnOnce(&mut Self)) {
         debug_assert_ne!(tag, END, "tag 0 ends the list");
         self.u8(tag);
         let at = self.0.len();
@@ -58,23 +80,6 @@ impl FieldWriter<'_> {
         write(self);
         let written = length(self.0.len() - at - 4);
         self.0[at..at + 4].copy_from_slice(&written.to_le_bytes());
-    }
-
-    /// Appends a tagged field for a value, if there is one.
-    pub(crate) fn optional<T>(
-        &mut self,
-        tag: u8,
-        value: Option<T>,
-        write: impl FnOnce(&mut FieldWriter<'_>, T),
-    ) {
-        if let Some(value) = value {
-            self.field(tag, |w| write(w, value));
-        }
-    }
-
-    /// Ends a list of tagged fields.
-    pub(crate) fn end(&mut self) {
-        self.u8(END);
     }
 }
 
@@ -108,10 +113,6 @@ impl<'a> FieldReader<'a> {
         Ok(<[u8; N]>::try_from(taken).expect("take(N) answers exactly N bytes"))
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
-        Ok(self.array::<1>()?[0])
-    }
-
     pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
@@ -128,31 +129,6 @@ impl<'a> FieldReader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    pub(crate) fn time(&mut self) -> Result<Timestamp, DecodeError> {
-        let ms = self.u64()?;
-        Timestamp::from_unix_ms(ms).ok_or(DecodeError::Unknown { what: "time", value: ms })
-    }
-
-    pub(crate) fn millis(&mut self) -> Result<Millis, DecodeError> {
-        Ok(Millis::from_ms(self.u64()?))
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
-        let count = self.u32()? as usize;
-        self.take(count)
-    }
-
-    pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
-        std::str::from_utf8(self.bytes()?)
-            .map_err(|_| DecodeError::Impossible("text that is not UTF-8".into()))
-    }
-
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
-        let rest = &self.bytes[self.at..];
-        self.at = self.bytes.len();
-        rest
-    }
-
     /// Returns the next tagged field; `None` at the end of the list.
     pub(crate) fn field(&mut self) -> Result<Option<(u8, FieldReader<'a>)>, DecodeError> {
         let tag = self.u8()?;
@@ -161,8 +137,48 @@ impl<'a> FieldReader<'a> {
         }
         Ok(Some((tag, FieldReader::new(self.bytes()?))))
     }
+}
 
-    pub(crate) const fn is_done(&self) -> bool {
+impl<'a> ReadFields<'a> for FieldReader<'a> {
+    type Error = DecodeError;
+
+    fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn count(&mut self) -> Result<u32, DecodeError> {
+        self.u32()
+    }
+
+    fn number(&mut self) -> Result<u64, DecodeError> {
+        self.u64()
+    }
+
+    fn word(&mut self) -> Result<u64, DecodeError> {
+        self.u64()
+    }
+
+    fn float(&mut self) -> Result<f64, DecodeError> {
+        self.u64().map(f64::from_bits)
+    }
+
+    fn time(&mut self) -> Result<Timestamp, DecodeError> {
+        let ms = self.u64()?;
+        Timestamp::from_unix_ms(ms).ok_or(DecodeError::Unknown { what: "time", value: ms })
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let count = self.u32()? as usize;
+        self.take(count)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
+    fn is_done(&self) -> bool {
         self.at >= self.bytes.len()
     }
 }

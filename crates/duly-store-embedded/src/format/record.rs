@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub(crate) use duly_core::operate::Cause;
 use duly_core::totals::Totals;
 use duly_core::{NamespaceName, Settings, Timer, TimerId, Timestamp, Tombstone};
+use duly_record::{ReadFields as _, WriteFields as _};
 
 use crate::index::PackedKey;
 
@@ -40,7 +41,7 @@ const CAUSES: [Cause; 8] = [
 ];
 
 pub(crate) fn cause_of(code: u8) -> Result<Cause, DecodeError> {
-    timer::from_code(&CAUSES, code, "cause")
+    duly_record::from_code(&CAUSES, code, "cause")
 }
 
 /// One record. The number of its namespace is kept beside it, see [`Decoded`].
@@ -125,11 +126,11 @@ pub(crate) fn encode(out: &mut Vec<u8>, namespace: u32, record: &Record) -> u32 
     let (kind, cause) = match record {
         Record::Pending(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (PENDING, timer::code_in(&CAUSES, cause))
+            (PENDING, duly_record::code_in(&CAUSES, cause))
         }
         Record::Dead(cause, timer) => {
             timer::encode(&mut writer, timer);
-            (DEAD, timer::code_in(&CAUSES, cause))
+            (DEAD, duly_record::code_in(&CAUSES, cause))
         }
         Record::Ended { tombstone, expires_at, number } => {
             writer.u64(expires_at.map_or(0, Timestamp::unix_ms));

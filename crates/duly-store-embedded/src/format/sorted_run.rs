@@ -18,11 +18,12 @@
 //! 2. The decoder does not trust its input: counts and offsets are checked against the length of the
 //!    file before anything is allocated for them.
 
+use duly_record::ReadFields as _;
+
 use super::{
     ALIGN, DecodeError,
     fields::{FieldReader, FieldWriter},
     frame::Seed,
-    timer::from_code,
 };
 
 #[cfg(test)]
@@ -66,7 +67,11 @@ pub(crate) enum RunKind {
 
 impl RunKind {
     fn from_u8(value: u8) -> Result<Self, DecodeError> {
-        from_code(&[Self::Pending, Self::Tombstones, Self::DeadLetters], value, "kind of run")
+        duly_record::from_code(
+            &[Self::Pending, Self::Tombstones, Self::DeadLetters],
+            value,
+            "kind of run",
+        )
     }
 }
 

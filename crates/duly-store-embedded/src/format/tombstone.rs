@@ -11,6 +11,10 @@ use duly_core::{
     request_hash::RequestHash,
     tombstone::{Details, Ended},
 };
+use duly_record::{
+    ReadFields as _, WriteFields as _, code_in,
+    values::{decode_settled, encode_settled},
+};
 
 use super::{
     DecodeError,
@@ -33,7 +37,7 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
     w.time(tombstone.ended_at);
     w.time(tombstone.due_at);
     w.u32(tombstone.attempts);
-    w.u8(timer::code_in(&ENDED, &tombstone.ended));
+    w.u8(code_in(&ENDED, &tombstone.ended));
     w.u8(if tombstone.maybe_delivered { MAYBE_DELIVERED } else { 0 });
     w.text(tombstone.id.as_str());
     if let Some(details) = &tombstone.details {
@@ -49,7 +53,7 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
         if !details.history.is_empty() {
             w.field(HISTORY, |w| timer::encode_history(w, &details.history));
         }
-        w.optional(SETTLED, details.settled, timer::encode_settled);
+        w.optional(SETTLED, details.settled, encode_settled);
         if details.uncounted > 0 {
             w.field(UNCOUNTED, |w| w.u32(details.uncounted));
         }
@@ -59,7 +63,7 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, tombstone: &Tombstone) {
 
 pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> {
     let (ended_at, due_at, attempts) = (r.time()?, r.time()?, r.u32()?);
-    let ended = timer::from_code(&ENDED, r.u8()?, "end")?;
+    let ended = r.code(&ENDED, "end")?;
     let maybe_delivered = r.u8()? & MAYBE_DELIVERED != 0;
     let id = TimerId::new(r.text()?)?;
     let mut details: Option<Box<Details>> = None;
@@ -85,8 +89,7 @@ pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Tombstone, DecodeError> 
                 details.as_mut().ok_or_else(known)?.history = timer::decode_history(&mut field)?;
             }
             SETTLED => {
-                details.as_mut().ok_or_else(known)?.settled =
-                    Some(timer::decode_settled(&mut field)?);
+                details.as_mut().ok_or_else(known)?.settled = Some(decode_settled(&mut field)?);
             }
             UNCOUNTED => details.as_mut().ok_or_else(known)?.uncounted = field.u32()?,
             other => return Err(timer::unknown_tag(other)),

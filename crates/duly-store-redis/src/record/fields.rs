@@ -4,7 +4,8 @@
 //! A number of variable length has seven bits in each byte, the lowest first; the high bit says that
 //! more follow.
 
-use duly_core::{Millis, Timestamp};
+use duly_core::Timestamp;
+use duly_record::{ReadFields, WriteFields};
 
 /// Error of bytes that this format does not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,16 @@ pub(crate) enum Unreadable {
 
 pub(crate) type Result<T> = std::result::Result<T, Unreadable>;
 
+impl duly_record::Unreadable for Unreadable {
+    fn unknown(what: &'static str, value: u64) -> Self {
+        Self::Unknown { what, value }
+    }
+
+    fn impossible(why: &str) -> Self {
+        Self::Impossible(why.to_owned())
+    }
+}
+
 impl From<duly_core::Invalid> for Unreadable {
     fn from(invalid: duly_core::Invalid) -> Self {
         Self::Impossible(invalid.to_string())
@@ -30,20 +41,26 @@ impl From<duly_core::Invalid> for Unreadable {
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    pub(crate) fn u8(&mut self, value: u8) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.raw(bytes);
+    }
+}
+
+impl WriteFields for Writer {
+    fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+    fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Appends a time: six bytes hold every valid one.
-    pub(crate) fn time(&mut self, value: Timestamp) {
-        self.0.extend_from_slice(&value.unix_ms().to_be_bytes()[2..]);
+    fn count(&mut self, value: u32) {
+        self.number(u64::from(value));
     }
 
-    pub(crate) fn number(&mut self, mut value: u64) {
+    fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(low_bits(value) | 0x80);
             value >>= 7;
@@ -51,17 +68,24 @@ impl Writer {
         self.0.push(low_bits(value));
     }
 
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+    fn word(&mut self, value: u64) {
+        self.raw(&value.to_be_bytes());
     }
 
-    pub(crate) fn text(&mut self, text: &str) {
+    fn float(&mut self, value: f64) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    /// Appends a time: six bytes hold every valid one.
+    fn time(&mut self, value: Timestamp) {
+        self.raw(&value.unix_ms().to_be_bytes()[2..]);
+    }
+
+    fn text(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
-    /// Appends a field: its tag, its length, and the bytes that `write` appends.
-    pub(crate) fn field(&mut self, tag: u8, write: impl FnOnce(&mut Self)) {
+    fn field(&mut self, tag: u8, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
         self.u8(tag);
@@ -90,10 +114,6 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8> {
-        Ok(self.array::<1>()?[0])
-    }
-
     pub(crate) fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
@@ -102,18 +122,28 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_be_bytes(self.array()?))
+    /// Returns the next field; `None` at the end.
+    pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((self.u8()?, Reader(self.bytes()?))))
+    }
+}
+
+impl<'a> ReadFields<'a> for Reader<'a> {
+    type Error = Unreadable;
+
+    fn u8(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn time(&mut self) -> Result<Timestamp> {
-        let mut wide = [0; 8];
-        wide[2..].copy_from_slice(&self.array::<6>()?);
-        let ms = u64::from_be_bytes(wide);
-        Timestamp::from_unix_ms(ms).ok_or(Unreadable::Unknown { what: "time", value: ms })
+    fn count(&mut self) -> Result<u32> {
+        let value = self.number()?;
+        u32::try_from(value).map_err(|_| Unreadable::Unknown { what: "number", value })
     }
 
-    pub(crate) fn number(&mut self) -> Result<u64> {
+    fn number(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -125,59 +155,31 @@ impl<'a> Reader<'a> {
         Err(Unreadable::Impossible("a number of more than 64 bits".to_owned()))
     }
 
-    pub(crate) fn small(&mut self) -> Result<u32> {
-        let value = self.number()?;
-        u32::try_from(value).map_err(|_| Unreadable::Unknown { what: "number", value })
+    fn word(&mut self) -> Result<u64> {
+        Ok(u64::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn millis(&mut self) -> Result<Millis> {
-        Ok(Millis::from_ms(self.number()?))
+    fn float(&mut self) -> Result<f64> {
+        Ok(f64::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+    fn time(&mut self) -> Result<Timestamp> {
+        let mut wide = [0; 8];
+        wide[2..].copy_from_slice(&self.array::<6>()?);
+        let ms = u64::from_be_bytes(wide);
+        Timestamp::from_unix_ms(ms).ok_or(Unreadable::Unknown { what: "time", value: ms })
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8]> {
         let count = usize::try_from(self.number()?).map_err(|_| Unreadable::Short)?;
         self.take(count)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str> {
-        utf8(self.bytes()?)
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
     }
 
-    pub(crate) const fn rest(&mut self) -> &'a [u8] {
-        let rest = self.0;
-        self.0 = &[];
-        rest
-    }
-
-    pub(crate) fn rest_text(&mut self) -> Result<String> {
-        utf8(self.rest()).map(str::to_owned)
-    }
-
-    /// Returns the next field; `None` at the end.
-    pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some((self.u8()?, Reader(self.bytes()?))))
-    }
-
-    pub(crate) const fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-fn utf8(bytes: &[u8]) -> Result<&str> {
-    str::from_utf8(bytes).map_err(|_| Unreadable::Impossible("text that is not UTF-8".to_owned()))
-}
-
-/// Returns the code of an enumeration's value: its place in the type's own list, from 1.
-pub(crate) fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
-    let place = all.iter().position(|known| known == value).unwrap_or(0);
-    u8::try_from(place + 1).expect("enumerations of this format have fewer than 255 members")
-}
-
-pub(crate) fn from_code<T: Copy>(all: &[T], code: u8, what: &'static str) -> Result<T> {
-    let place = usize::from(code).checked_sub(1);
-    let known = place.and_then(|place| all.get(place).copied());
-    known.ok_or(Unreadable::Unknown { what, value: u64::from(code) })
 }

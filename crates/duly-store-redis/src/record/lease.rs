@@ -8,6 +8,7 @@
 //! of the attempt is not stored: it is the one after those that the record counts.
 
 use duly_core::Timestamp;
+use duly_record::ReadFields as _;
 use duly_store::MemberId;
 
 use super::fields::{Reader, Result, Unreadable};
@@ -38,7 +39,7 @@ impl Lease {
 
     pub(crate) fn unpack(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader(bytes);
-        let nonce = r.u64()?;
+        let nonce = r.word()?;
         let (since, until, claimable_at) = (r.time()?, r.time()?, r.time()?);
         let holder = match r.rest_text()?.as_str() {
             "C" => Holder::Consumer(until),

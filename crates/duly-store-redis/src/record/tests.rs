@@ -5,7 +5,7 @@ use duly_core::{
     destination::HttpDestination,
     headers::Headers,
     schedule::{SlotKey, Tags, When},
-    timer::Wait,
+    timer::{Attempt, AttemptOutcome, DeadLetterReason, SettledToken, Verdict, Wait},
     tombstone::Ended,
 };
 use proptest::prelude::*;

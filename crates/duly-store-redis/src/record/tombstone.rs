@@ -12,6 +12,7 @@ use duly_core::{
     timer::{Attempt, AttemptOutcome, SettledToken, Verdict},
     tombstone::Ended,
 };
+use duly_record::{ReadFields as _, WriteFields as _};
 
 use super::{
     Lease, Record,

@@ -16,12 +16,13 @@
 //! million of them are not copied. Keys are 12 bytes as the index packs them. A dead letter's key is that of
 //! its delivery id.
 
+use duly_record::{ReadFields as _, WriteFields as _};
+
 use super::{Block, PAYLOAD_BYTES_MAX};
 use crate::format::{
     DecodeError,
     fields::{FieldReader, FieldWriter},
     record::Lease,
-    timer::from_code,
 };
 
 const LEASE_BYTES: usize = 57;
@@ -91,7 +92,7 @@ impl<'a> Entries<'a> {
     pub(super) fn decode(reader: &mut FieldReader<'a>, count: usize) -> Result<Self, DecodeError> {
         let namespace = reader.u32()?;
         let [which, ..] = reader.array::<4>()?;
-        let which = from_code(&IndexKind::ALL, which, "index")?;
+        let which = duly_record::from_code::<_, DecodeError>(&IndexKind::ALL, which, "index")?;
         let bytes = reader.rest();
         if count.checked_mul(ENTRY_BYTES) != Some(bytes.len()) {
             let what = format!("{count} entries in {} bytes", bytes.len());
