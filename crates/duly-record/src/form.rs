@@ -32,7 +32,7 @@ pub trait WriteFields {
 }
 
 /// The error of bytes that a store's format does not write.
-pub trait Unreadable: From<Invalid> {
+pub trait ReadError: From<Invalid> {
     /// Creates the error of a code that this build does not know.
     fn unknown(what: &'static str, code: u64) -> Self;
     /// Creates the error of a value that breaks a rule of its type.
@@ -42,7 +42,7 @@ pub trait Unreadable: From<Invalid> {
 /// Takes values from the front, in the form of one store.
 pub trait ReadFields<'a> {
     /// The error of bytes that the format does not write.
-    type Error: Unreadable;
+    type Error: ReadError;
 
     /// Takes a byte.
     fn u8(&mut self) -> Result<u8, Self::Error>;
@@ -84,7 +84,7 @@ pub trait ReadFields<'a> {
     }
 }
 
-fn utf8<E: Unreadable>(bytes: &[u8]) -> Result<&str, E> {
+fn utf8<E: ReadError>(bytes: &[u8]) -> Result<&str, E> {
     str::from_utf8(bytes).map_err(|_| E::impossible("text that is not UTF-8"))
 }
 
@@ -98,7 +98,7 @@ pub fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
 ///
 /// # Errors
 /// For a code that is not of the list.
-pub fn from_code<T: Copy, E: Unreadable>(all: &[T], code: u8, what: &'static str) -> Result<T, E> {
+pub fn from_code<T: Copy, E: ReadError>(all: &[T], code: u8, what: &'static str) -> Result<T, E> {
     let place = usize::from(code).checked_sub(1);
     let known = place.and_then(|place| all.get(place).copied());
     known.ok_or_else(|| E::unknown(what, u64::from(code)))

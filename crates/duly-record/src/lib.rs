@@ -8,16 +8,17 @@
 //! * [`Layout`] has the tag of each field in one store's format, and encodes and decodes by it.
 //! * [`WriteFields`] and [`ReadFields`] are a store's form of numbers, texts and fields.
 //! * [`values`] has the forms without tags: destinations, retry policies, headers, attempts, settlements.
+//! * [`packed`] is a whole record for stores that keep records in a database.
 //!
-//! What surrounds them stays with each store: the fixed head of a record, payloads (one store compresses
-//! them), checksums. A released tag, code or order of values never changes its meaning.
+//! A released tag, code or order of values never changes its meaning.
 //!
 //! A new field does not compile until [`Layout`] handles it. The golden records of each store have every
 //! field.
 
 mod form;
 mod layout;
+pub mod packed;
 pub mod values;
 
-pub use form::{ReadFields, Unreadable, WriteFields, code_in, from_code};
+pub use form::{ReadError, ReadFields, WriteFields, code_in, from_code};
 pub use layout::{Layout, SettingsField, SpecTags};

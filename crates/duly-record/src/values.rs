@@ -11,7 +11,7 @@ use duly_core::{
     timer::{Attempt, AttemptOutcome, DeadLetter, DeadLetterReason, SettledToken, Verdict},
 };
 
-use crate::{ReadFields, Unreadable, WriteFields, code_in};
+use crate::{ReadError, ReadFields, WriteFields, code_in};
 
 /// Forms of payloads, by their codes.
 pub const FORMS: [Form; 3] = [Form::Json, Form::Text, Form::Binary];

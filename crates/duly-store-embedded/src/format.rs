@@ -85,7 +85,7 @@ impl DecodeError {
     }
 }
 
-impl duly_record::Unreadable for DecodeError {
+impl duly_record::ReadError for DecodeError {
     fn unknown(what: &'static str, code: u64) -> Self {
         Self::unknown(what, code)
     }

@@ -335,7 +335,8 @@ fn parse_outcome(
             Some(created(&command.namespace, schedule, incarnation, now)?)
         }
         ("CANCELLED", Operation::Cancel { id, .. }, _) => {
-            let timer = record::unpack_core(id.clone(), &reply.bytes()?)?;
+            let timer =
+                record::unpack_core(id.clone(), &reply.bytes()?).map_err(record::unreadable)?;
             Some(Outcome::Cancelled {
                 attempts: timer.attempts,
                 maybe_delivered: timer.maybe_delivered,

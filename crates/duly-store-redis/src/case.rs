@@ -17,7 +17,7 @@ use duly_core::{
 };
 use duly_store::{Answer, Error, TimerView};
 
-use crate::record::{Lease, Record, cancelled};
+use crate::record::{Lease, Record, cancelled, firing_key_of};
 
 mod decide;
 
@@ -207,7 +207,7 @@ impl Draft {
             let packed = record.pack(version);
             let did = timer.delivery_id(control.name.as_str());
             push("bury", &packed.record);
-            push("bury_fk", &record.firing_key());
+            push("bury_fk", &firing_key_of(record));
             push("bury_due", timer.due_at.unix_ms().to_string().as_bytes());
             push("bury_did", &did.to_u128().to_be_bytes());
             match packed.payload {
@@ -218,7 +218,7 @@ impl Draft {
         }
         if let (true, Some(letter)) = (self.removes_dead_letter, &case.dead_letter) {
             let did = letter.timer.delivery_id(control.name.as_str());
-            push("take_fk", &letter.firing_key());
+            push("take_fk", &firing_key_of(letter));
             push("take_core", &case.seen.dead_letter_core);
             push("take_did", &did.to_u128().to_be_bytes());
             if self.live.is_some() && letter.apart.is_some() {

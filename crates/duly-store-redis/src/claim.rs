@@ -15,7 +15,7 @@ use crate::{
     change::{SWEEPS, digits, flag},
     deployment::Deployment,
     error::{damaged, unavailable},
-    record::{Record, member_id_text},
+    record::{Record, member_id_text, unreadable},
     reply::Reply,
     script::Script,
     settings::{LUA_MAX, lane_name},
@@ -228,7 +228,8 @@ impl Deployment {
         let payloads = self.router.fields(shard, &wanted).await?;
         let mut lost = Vec::new();
         for ((i, _, mut record), payload) in larger.into_iter().zip(payloads) {
-            let own = payload.map(|payload| record.attach(&payload.into())).transpose()?;
+            let own = payload.map(|payload| record.attach(&payload.into())).transpose();
+            let own = own.map_err(unreadable)?;
             if own == Some(true) {
                 claiming.claimed.firings[i].payload = record.timer.spec.payload;
             } else {
@@ -267,7 +268,7 @@ impl Claiming<'_> {
     ) -> Result<()> {
         let at = row.time()?;
         let id = row.timer_id()?;
-        let record = Record::unpack(id.clone(), &row.bytes()?)?;
+        let record = Record::unpack(id.clone(), &row.bytes()?).map_err(unreadable)?;
         let lane = &self.request.lanes[i].lane;
         let space = self.spaces.get(&i).ok_or_else(|| damaged("settings are missing"))?;
         let (num, _, settings) = space;

@@ -10,6 +10,7 @@ use duly_core::{
     DeliveryId, Incarnation, NamespaceName, Settings, TimerId, Timestamp, Tombstone,
     payload::PAYLOAD_BYTES_HARD, shard::ShardId,
 };
+use duly_record::packed::decode_settings;
 use duly_store::{Health, Result, deployment::Announcement};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -28,12 +29,11 @@ use crate::{
     older::OlderMembers,
     options::Options,
     quota::{NamespaceLimit, Rebalance},
-    record::{self, Lease, Record},
+    record::{self, Lease, Record, unreadable},
     reply::Reply,
     rollback::Rollbacks,
     router::Router,
     script::Script,
-    settings,
 };
 
 /// Most namespaces whose settings are remembered.
@@ -186,7 +186,7 @@ impl Deployment {
         if blob.is_empty() {
             return Err(damaged("settings are missing"));
         }
-        let settings = Arc::new(settings::decode(blob)?);
+        let settings = Arc::new(decode_settings(blob).map_err(unreadable)?);
         let mut known = self.known.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
@@ -240,7 +240,7 @@ impl Deployment {
         let bytes_max = wanted.payload_bytes_max;
         let live = unless_empty(&core, |packed| {
             let record = with_payload(&id, packed, payload, bytes_max)?;
-            Ok(LiveTimer { record, lease: Lease::read(&lease)? })
+            Ok(LiveTimer { record, lease: Lease::read(&lease).map_err(unreadable)? })
         })?;
         let over_until = reply.maybe_time()?;
         let retention = control.settings.retention;
@@ -248,17 +248,18 @@ impl Deployment {
             tombstone.ended_at.saturating_add(retention) > now
                 && over_until.is_none_or(|over| tombstone.ended_at > over)
         };
-        let kept =
-            unless_empty(&tombstone, |packed| Ok(record::decode_tombstone(id.clone(), packed)?))?;
-        let dead_letter_core = record::core_of(&dead_letter)?.to_vec();
+        let kept = unless_empty(&tombstone, |packed| {
+            record::decode_tombstone(id.clone(), packed).map_err(unreadable)
+        })?;
+        let dead_letter_core = record::core_of(&dead_letter).map_err(unreadable)?.to_vec();
         let dead_letter = unless_empty(&dead_letter, |packed| {
             with_payload(&id, packed, dead_letter_payload, bytes_max)
         })?;
         let other_dead_letter = unless_empty(&other_dead_letter, |packed| {
-            Ok(Record::unpack(id.clone(), packed)?.timer)
+            Ok(Record::unpack(id.clone(), packed).map_err(unreadable)?.timer)
         })?;
         let seen = SeenBytes {
-            core: record::core_of(&core)?.to_vec(),
+            core: record::core_of(&core).map_err(unreadable)?.to_vec(),
             lease,
             tombstone,
             newest: wanted.dead_letter.is_none().then_some(entry),
@@ -313,9 +314,9 @@ fn unless_empty<T>(bytes: &[u8], read: impl FnOnce(&[u8]) -> Result<T>) -> Resul
 
 /// Unpacks a record with its payload, unless the payload has more than `bytes_max` bytes.
 fn with_payload(id: &TimerId, packed: &[u8], payload: Vec<u8>, bytes_max: u64) -> Result<Record> {
-    let mut record = Record::unpack(id.clone(), packed)?;
+    let mut record = Record::unpack(id.clone(), packed).map_err(unreadable)?;
     let is_wanted = record.apart.as_ref().is_some_and(|apart| apart.bytes <= bytes_max);
-    if is_wanted && !payload.is_empty() && !record.attach(&payload.into())? {
+    if is_wanted && !payload.is_empty() && !record.attach(&payload.into()).map_err(unreadable)? {
         return Err(damaged(format!("the payload of timer {id} belongs to another record")));
     }
     Ok(record)

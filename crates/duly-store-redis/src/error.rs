@@ -5,8 +5,6 @@ use std::{error::Error as _, io, sync::Arc};
 use duly_core::{Millis, error_code::Retry};
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::record::fields::Unreadable;
-
 /// Wait before a store that may become available is opened again.
 const OPEN_AGAIN: Millis = Millis::from_secs(1);
 
@@ -226,10 +224,4 @@ pub(crate) fn after_change<T>(step: duly_store::Result<T>) -> duly_store::Result
 /// Returns the error for a reply or a record that is not of this format.
 pub(crate) fn damaged(what: impl Into<String>) -> duly_store::Error {
     duly_store::Error::Damaged(what.into())
-}
-
-impl From<Unreadable> for duly_store::Error {
-    fn from(unreadable: Unreadable) -> Self {
-        Self::Damaged(format!("a record in Redis: {unreadable}"))
-    }
 }

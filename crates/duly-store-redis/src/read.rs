@@ -13,7 +13,7 @@ use crate::{
     error::damaged,
     keys,
     namespaces::Absence,
-    record::{self, Lease, Record},
+    record::{self, Lease, Record, unreadable},
     reply::Reply,
     script::Script,
     settings::lane_key,
@@ -78,12 +78,13 @@ impl Deployment {
                 }
                 if let Some(mut record) = record.filter(Record::lacks_payload) {
                     let key = match view.state {
-                        State::Dead => record.firing_key(),
+                        State::Dead => record::firing_key_of(&record),
                         _ => view.id().as_str().into(),
                     };
                     let wanted = [(format!("p:{num}"), key)];
                     let found = self.router.fields(shard, &wanted).await?.pop().flatten();
-                    let own = found.map(|payload| record.attach(&payload.into())).transpose()?;
+                    let own = found.map(|payload| record.attach(&payload.into())).transpose();
+                    let own = own.map_err(unreadable)?;
                     if own != Some(true) {
                         // The timer has changed in between: use its present state, if it still matches.
                         let (name, id) = (&request.namespace, view.id());
@@ -178,20 +179,21 @@ impl Deployment {
             let (view, record) = match kind {
                 _ if packed.is_empty() => (None, None),
                 "F" | "C" => {
-                    let tombstone = record::decode_tombstone(id, &packed)?;
+                    let tombstone = record::decode_tombstone(id, &packed).map_err(unreadable)?;
                     let ends = tombstone.ended_at.saturating_add(settings.retention);
                     let view = TimerView::tombstone(request.namespace.clone(), tombstone);
                     ((ends > now).then_some(view), None)
                 }
                 "dead" => {
-                    let record = Record::unpack(id, &packed)?;
+                    let record = Record::unpack(id, &packed).map_err(unreadable)?;
                     let timer = record.timer.clone();
                     let view = TimerView::whole(request.namespace.clone(), State::Dead, timer);
                     (Some(view), Some(record))
                 }
                 _ => {
-                    let record = Record::unpack(id, &packed)?;
-                    let live = LiveTimer { record, lease: Lease::read(&lease)? };
+                    let record = Record::unpack(id, &packed).map_err(unreadable)?;
+                    let live =
+                        LiveTimer { record, lease: Lease::read(&lease).map_err(unreadable)? };
                     (live.view_by_clock(&context), Some(live.record))
                 }
             };
@@ -350,7 +352,7 @@ fn read_stats(reply: &mut Reply) -> Result<Stats> {
     let mut lanes = reply.items()?;
     while !lanes.is_done() {
         let mut row = lanes.items()?;
-        let key = lane_key(&row.text()?)?;
+        let key = lane_key(&row.text()?).map_err(unreadable)?;
         let (due, later) = (row.number()?, row.number()?);
         let (retry_due, retries, in_flight) = (row.number()?, row.number()?, row.number()?);
         stats.due += due;

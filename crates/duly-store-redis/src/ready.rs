@@ -8,6 +8,7 @@ use duly_store::{Error, Lane, Ready, ReadyCursor, ReadyLane, Result};
 use crate::{
     change::{digits, flag},
     deployment::{Deployment, NamespaceRef, ReadRequest},
+    record::unreadable,
     script::Script,
     settings::lane_key,
 };
@@ -42,7 +43,7 @@ impl Deployment {
             let mut row = found.items()?;
             let namespace = row.name()?;
             let (num, ver) = (row.text()?, row.text()?);
-            let key = lane_key(&row.text()?)?;
+            let key = lane_key(&row.text()?).map_err(unreadable)?;
             let (class, count) = (row.text()?, row.number()?);
             let lane = Lane { namespace, key };
             let place = lanes.iter().position(|known| known.lane == lane);

@@ -1,31 +1,10 @@
-//! Settings of a namespace: encoded as a blob for Rust, and as a few fields for the scripts.
+//! Settings of a namespace as a few fields for the scripts, beside the packed blob for Rust.
 
 use duly_core::{Settings, destination::LaneKey};
-
-use crate::record::{
-    content::{LAYOUT, unknown_field},
-    fields::{Reader, Result, Unreadable, Writer},
-};
+use duly_record::packed::{Result, Unreadable, encode_settings};
 
 /// The largest integer that Lua represents exactly; in effect no limit.
 pub(crate) const LUA_MAX: u64 = 1 << 53;
-
-pub(crate) fn encode(settings: &Settings) -> Vec<u8> {
-    let mut w = Writer::default();
-    LAYOUT.encode_settings(&mut w, settings);
-    w.0
-}
-
-pub(crate) fn decode(bytes: &[u8]) -> Result<Settings> {
-    let mut settings = Settings::default();
-    let mut r = Reader(bytes);
-    while let Some((tag, mut field)) = r.field()? {
-        if !LAYOUT.decode_settings(tag, &mut field, &mut settings)? {
-            return Err(unknown_field(tag));
-        }
-    }
-    Ok(settings)
-}
 
 /// Returns a lane's key as the scripts know it: `P`, `V`, or `O` and the receiver.
 pub(crate) fn lane_name(key: &LaneKey) -> String {
@@ -59,7 +38,7 @@ pub(crate) fn fields(settings: &Settings, shard: u16, shards: u16) -> Vec<(&'sta
     let share = |limit: u64| even_split(limit.min(LUA_MAX), shard, shards);
     let rate = limits.schedule_per_second.map(u64::from);
     vec![
-        ("settings", encode(settings)),
+        ("settings", encode_settings(settings)),
         ("dest", lane_name(&settings.destination.lane_key()).into_bytes()),
         ("lease", text(settings.lease.ms())),
         ("retention", text(settings.retention.ms())),

@@ -18,7 +18,7 @@ impl From<Invalid> for Error {
     }
 }
 
-impl Unreadable for Error {
+impl ReadError for Error {
     fn unknown(what: &'static str, code: u64) -> Self {
         Self::Unknown(what, code)
     }

@@ -8,10 +8,11 @@
 //! of the attempt is not stored: it is the one after those that the record counts.
 
 use duly_core::Timestamp;
-use duly_record::ReadFields as _;
+use duly_record::{
+    ReadFields as _,
+    packed::{Reader, Result, Unreadable},
+};
 use duly_store::MemberId;
-
-use super::fields::{Reader, Result, Unreadable};
 
 /// The lease of a firing: its holder and its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,13 +12,12 @@ use duly_core::{
     timer::{Attempt, AttemptOutcome, SettledToken, Verdict},
     tombstone::Ended,
 };
-use duly_record::{ReadFields as _, WriteFields as _};
-
-use super::{
-    Lease, Record,
-    fields::{Reader, Result, Unreadable, Writer},
-    unpack_core,
+use duly_record::{
+    ReadFields as _, WriteFields as _,
+    packed::{Reader, Result, Unreadable, Writer},
 };
+
+use super::{Lease, Record, unpack_core};
 
 /// Packs the tombstone of a cancelled timer, whose record was read.
 pub(crate) fn cancelled(tombstone: &Tombstone) -> Vec<u8> {

@@ -9,6 +9,8 @@ use crate::{
     index::NAMESPACE_MAX,
 };
 
+use duly_record::packed;
+
 use super::*;
 
 fn encoded(namespace: u32, record: &Record) -> Vec<u8> {
@@ -63,6 +65,29 @@ proptest! {
             at += padded;
         }
         prop_assert_eq!(at, bytes.len());
+    }
+
+    /// The packed form of the stores in databases keeps what this form keeps, and the other way round.
+    #[test]
+    fn p11_both_forms_keep_every_timer(timer in strategies::timer()) {
+        let record = |timer| encoded(1, &Record::Pending(Cause::Created, Box::new(timer)));
+        let packed = packed::Record::of(timer.clone()).pack([7; 8]);
+        let mut unpacked = packed::Record::unpack(timer.id.clone(), &packed.record).expect("packed");
+        if let Some(payload) = packed.payload {
+            prop_assert!(unpacked.attach(&payload.into()).expect("stored"));
+        }
+        prop_assert_eq!(&unpacked.timer, &timer);
+        prop_assert_eq!(record(unpacked.timer), record(timer));
+    }
+
+    #[test]
+    fn p11_both_forms_keep_all_settings(namespace in strategies::namespace()) {
+        let packed = packed::encode_settings(&namespace.settings);
+        let settings = packed::decode_settings(&packed).expect("packed");
+        prop_assert_eq!(&settings, &*namespace.settings);
+        let record = |namespace| encoded(1, &Record::Namespace(Box::new(namespace)));
+        let unpacked = NamespaceRecord { settings: Arc::new(settings), ..namespace.clone() };
+        prop_assert_eq!(record(unpacked), record(namespace));
     }
 
     #[test]

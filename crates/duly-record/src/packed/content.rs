@@ -1,13 +1,13 @@
 //! The content of a record, which only Rust reads: the timer's specification as tagged fields, and the payload.
 
-use bytes::Bytes;
-use duly_core::{
-    Payload, TimerSpec,
-    payload::{Form, PAYLOAD_BYTES_HARD},
-};
-use duly_record::{
+use crate::{
     Layout, ReadFields as _, SettingsField, SpecTags, WriteFields as _, code_in, from_code,
     values::FORMS,
+};
+use bytes::Bytes;
+use duly_core::{
+    Payload, Settings, TimerSpec,
+    payload::{Form, PAYLOAD_BYTES_HARD},
 };
 
 use super::{
@@ -19,7 +19,7 @@ const PAYLOAD: u8 = 1;
 const APART: u8 = 2;
 
 /// The tags of the format.
-pub(crate) const LAYOUT: Layout = Layout {
+const LAYOUT: Layout = Layout {
     spec: SpecTags {
         headers: 3,
         tags: 4,
@@ -102,7 +102,29 @@ pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<
     Ok(apart)
 }
 
-pub(crate) fn unknown_field(tag: u8) -> Unreadable {
+/// Encodes settings.
+pub fn encode_settings(settings: &Settings) -> Vec<u8> {
+    let mut w = Writer::default();
+    LAYOUT.encode_settings(&mut w, settings);
+    w.0
+}
+
+/// Decodes settings.
+///
+/// # Errors
+/// For bytes that the format does not write.
+pub fn decode_settings(bytes: &[u8]) -> Result<Settings> {
+    let mut settings = Settings::default();
+    let mut r = Reader(bytes);
+    while let Some((tag, mut field)) = r.field()? {
+        if !LAYOUT.decode_settings(tag, &mut field, &mut settings)? {
+            return Err(unknown_field(tag));
+        }
+    }
+    Ok(settings)
+}
+
+fn unknown_field(tag: u8) -> Unreadable {
     Unreadable::Unknown { what: "field", value: u64::from(tag) }
 }
 

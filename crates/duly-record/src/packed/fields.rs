@@ -4,23 +4,32 @@
 //! A number of variable length has seven bits in each byte, the lowest first; the high bit says that
 //! more follow.
 
+use crate::{ReadFields, WriteFields};
 use duly_core::Timestamp;
-use duly_record::{ReadFields, WriteFields};
 
 /// Error of bytes that this format does not write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub enum Unreadable {
+    /// The bytes end too early.
     #[error("it ends too early")]
     Short,
+    /// A field has a value that this build does not know.
     #[error("{what} {value} is not known")]
-    Unknown { what: &'static str, value: u64 },
+    Unknown {
+        /// Name of the field.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A value that breaks a rule of its type.
     #[error("{0}")]
     Impossible(String),
 }
 
-pub(crate) type Result<T> = std::result::Result<T, Unreadable>;
+/// Result of reading.
+pub type Result<T> = std::result::Result<T, Unreadable>;
 
-impl duly_record::Unreadable for Unreadable {
+impl crate::ReadError for Unreadable {
     fn unknown(what: &'static str, value: u64) -> Self {
         Self::Unknown { what, value }
     }
@@ -38,10 +47,11 @@ impl From<duly_core::Invalid> for Unreadable {
 
 /// Appends values.
 #[derive(Debug, Default)]
-pub(crate) struct Writer(pub(crate) Vec<u8>);
+pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    /// Appends bytes with their length.
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.raw(bytes);
     }
@@ -99,31 +109,38 @@ const fn low_bits(value: u64) -> u8 {
 
 /// Reads values from the front.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
+    /// Takes the next `count` bytes.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Unreadable::Short)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(Unreadable::Short)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16> {
+    pub(super) fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32> {
+    pub(super) fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// Returns the next field; `None` at the end.
-    pub(crate) fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
+    /// Takes the next field; `None` at the end.
+    ///
+    /// # Errors
+    /// When the field ends too early.
+    pub fn field(&mut self) -> Result<Option<(u8, Reader<'a>)>> {
         if self.0.is_empty() {
             return Ok(None);
         }
