@@ -13,7 +13,7 @@
 //!    read a change that is lost. Then the keys that most shards have win, under a version above all that
 //!    were seen. While too few shards reply to know what most have, nothing is decided.
 //! 6. A change that a majority of the shards had is never given up without an operator: see [`rolled_back`].
-//! 7. From the first key on, markers have another format: builds that know no keys refuse the database.
+//! 7. From the first key on, markers have the feature `keys`: builds that know no keys refuse the database.
 
 mod poll;
 mod rolled_back;
@@ -33,10 +33,11 @@ use self::{
     state::{Entry, Snapshot, WriteMode, changed_record},
 };
 use crate::{
-    change::{TRIES, at_once, digits},
+    change::{TRIES, at_once},
     deployment::Deployment,
     error::{before_change, in_doubt, unavailable},
-    marker::{KEYS_FORMAT, list_of},
+    features::KEYS,
+    marker::list_of,
     script::Script,
 };
 
@@ -454,7 +455,7 @@ impl Deployment {
             WriteMode::All => "all",
         };
         let mut arguments = vec![mode.into(), before.to_text().into(), next.to_text().into()];
-        arguments.push(digits(KEYS_FORMAT));
+        arguments.push(KEYS.into());
         arguments.extend(records.iter().flat_map(|Entry { made, id, record }| {
             [made.clone().into(), id.clone().into(), record.clone()]
         }));

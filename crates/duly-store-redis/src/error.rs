@@ -77,6 +77,14 @@ pub enum OpenError {
         /// Format that this version reads.
         known: u8,
     },
+    /// The database has features that this version does not know.
+    #[error(
+        "the database uses features that this version does not know: {unknown}; see the upgrade page"
+    )]
+    Features {
+        /// Their names.
+        unknown: String,
+    },
     /// The database belongs to another deployment.
     #[error("{address} holds the deployment {found:?}, not {wanted:?}")]
     Deployment {

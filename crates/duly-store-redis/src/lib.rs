@@ -67,6 +67,7 @@ mod coordinators;
 mod deployment;
 mod ending;
 mod error;
+mod features;
 mod health;
 mod keys;
 mod marker;

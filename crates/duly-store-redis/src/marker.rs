@@ -23,18 +23,11 @@ use crate::{
     script::Script,
 };
 
-/// Version of the layout of keys in a deployment. Records have a version of their own.
-pub(crate) const FORMAT: u8 = 5;
-
-/// The same once there has been a key: builds that know no keys refuse it.
-pub(crate) const KEYS_FORMAT: u8 = 6;
-
-/// Version of the layout without markers, which is adopted.
-pub(crate) const UNMARKED_FORMAT: u8 = 4;
-
 /// Fields of a marker, in the order in which [`Marker::read`] takes their values.
-pub(crate) const FIELDS: [&str; 10] =
-    ["id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed", "access"];
+pub(crate) const FIELDS: [&str; 11] = [
+    "id", "shards", "format", "name", "list", "prev", "progress", "held", "sealed", "access",
+    "features",
+];
 
 /// Identity of a deployment, the same in each of its markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +42,10 @@ pub(crate) struct Identity {
 #[derive(Debug, Clone)]
 pub(crate) struct Marker {
     pub(crate) identity: Identity,
-    pub(crate) format: u8,
+    /// The number of its layout; see `features.rs`.
+    pub(crate) format: String,
+    /// The features that a build must know, if the number says that they are named.
+    pub(crate) features: String,
     pub(crate) list: CoordinatorList,
     /// Progress of the shard; see `rollback.rs`.
     pub(crate) progress: u64,
@@ -79,11 +75,10 @@ impl Marker {
         let mut next = || values.next().transpose().map(Option::flatten);
         let Some(id) = next()? else { return Ok(None) };
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
-        let (shards, format) = (number(next()?), number(next()?));
+        let (shards, format) = (number(next()?), next()?);
         let name = next()?.unwrap_or_default();
         let (list, before) = (next()?.unwrap_or_default(), next()?.unwrap_or_default());
         let shards = shards.and_then(|shards| u16::try_from(shards).ok());
-        let format = format.and_then(|format| u8::try_from(format).ok());
         let (Some(shards), Some(format)) = (shards, format) else {
             return Err(damaged("the marker of a shard"));
         };
@@ -93,7 +88,8 @@ impl Marker {
         let (held, is_sealed) = (number(next()?), next()?.is_some());
         let access = AccessState::parse(&next()?.unwrap_or_default());
         let access = access.ok_or_else(|| damaged("the state of keys in a marker"))?;
-        Ok(Some(Self { identity, format, list, progress, held, is_sealed, access }))
+        let features = next()?.unwrap_or_default();
+        Ok(Some(Self { identity, format, features, list, progress, held, is_sealed, access }))
     }
 }
 
@@ -251,11 +247,9 @@ pub(crate) struct MarkerNote {
     pub(crate) restores: bool,
     /// `true`: no node of an older build can act any more.
     pub(crate) is_sealed: bool,
-    /// `true`: there have been keys of callers.
-    pub(crate) has_keys: bool,
 }
 
-/// Writes a marker.
+/// Writes a marker. A new one names these features.
 ///
 /// # Errors
 /// When the shard belongs to another deployment, or does not reply.
@@ -264,11 +258,11 @@ pub(crate) async fn write_marker(
     shard: ShardId,
     identity: &Identity,
     list: &CoordinatorList,
+    features: &str,
     note: MarkerNote,
 ) -> Result<()> {
     let [own, before] = list.texts();
-    let format = if note.has_keys { KEYS_FORMAT } else { FORMAT };
-    let texts = [identity.id.clone(), identity.shards.to_string(), format.to_string()];
+    let texts = [identity.id.clone(), identity.shards.to_string(), features.to_owned()];
     let texts = texts.into_iter().chain([identity.name.clone(), own, before]);
     let flags = [note.confirms, note.restores, note.is_sealed].map(flag);
     let arguments = texts.map(String::into_bytes).chain(flags).collect();

@@ -19,9 +19,10 @@ use duly_core::shard::ShardId;
 use duly_store::Result;
 
 use crate::{
-    change::{at_once, digits},
+    change::at_once,
     deployment::Deployment,
-    marker::{FORMAT, MarkerNote, write_marker},
+    features::KEYS,
+    marker::{MarkerNote, write_marker},
     script::Script,
 };
 
@@ -77,7 +78,7 @@ impl Deployment {
     /// Returns the names of the older members that are still there; none after this build has taken
     /// over.
     pub(crate) async fn older_members(&self) -> Result<Vec<String>> {
-        let mut arguments = vec![digits(FORMAT)];
+        let mut arguments = Vec::new();
         {
             let older = self.older.lock();
             if older.is_sealed {
@@ -104,14 +105,11 @@ impl Deployment {
     /// while shard 0 is down knows it. A shard that is down does not get the note.
     async fn seal(&self) {
         let list = self.list.lock().clone();
-        let note = MarkerNote {
-            is_sealed: true,
-            has_keys: self.access.is_used(),
-            ..MarkerNote::default()
-        };
+        let features = if self.access.is_used() { KEYS } else { "" };
+        let note = MarkerNote { is_sealed: true, ..MarkerNote::default() };
         let marks = (0..self.shards).map(ShardId);
-        let marks =
-            marks.map(|shard| write_marker(&self.router, shard, &self.identity, &list, note));
+        let marks = marks
+            .map(|shard| write_marker(&self.router, shard, &self.identity, &list, features, note));
         at_once(marks).await;
         tracing::info!(
             "no node of an older build is a member any more; this build took the membership over"

@@ -33,11 +33,9 @@ use crate::{
     coordinators,
     deployment::Deployment,
     error::damaged,
+    features::{self, FORMAT},
     keys::{SHARDS_MAX, place},
-    marker::{
-        self, CoordinatorList, FORMAT, Identity, KEYS_FORMAT, MarkerNote, UNMARKED_FORMAT,
-        fault_of, list_of, write_marker,
-    },
+    marker::{self, CoordinatorList, Identity, MarkerNote, fault_of, list_of, write_marker},
     options::Create,
     reply::Reply,
     router::Router,
@@ -80,6 +78,7 @@ pub(crate) async fn open(options: &Options) -> Opened<Arc<Deployment>> {
         if let Ok(marker) = marker {
             router.set_fault(shard, fault_of(marker.as_ref(), &identity.id));
             if let Some(marker) = marker.filter(|marker| marker.identity == identity) {
+                features::check(&marker.format, &marker.features)?;
                 lists.push(marker.list);
                 progress.push((shard, marker.progress));
                 access.push(marker.access);
@@ -158,6 +157,7 @@ const FIRST: ShardId = ShardId(0);
 /// The record of a deployment.
 struct DeploymentRecord {
     format: String,
+    features: String,
     identity: Identity,
     /// Text of the first list of coordinator shards of the members.
     list: String,
@@ -204,7 +204,7 @@ async fn identify(router: &Router, options: &Options) -> Opened<Identity> {
         record = read(router, &claim).await.map_err(failed)?;
     }
     let record = record.ok_or_else(|| failed(damaged("a deployment without a record")))?;
-    let DeploymentRecord { format, identity, list, is_complete } =
+    let DeploymentRecord { format, identity, list, is_complete, .. } =
         check_record(record, options, &address)?;
     if !is_complete {
         let list = CoordinatorList::read(&list, "").map_err(failed)?;
@@ -214,16 +214,13 @@ async fn identify(router: &Router, options: &Options) -> Opened<Identity> {
     Ok(identity)
 }
 
-/// Refuses a deployment of another format or name.
+/// Refuses a deployment of another name, and one that this build cannot read.
 fn check_record(
     record: DeploymentRecord,
     options: &Options,
     address: &str,
 ) -> Opened<DeploymentRecord> {
-    let known = [KEYS_FORMAT, FORMAT, UNMARKED_FORMAT];
-    if !known.iter().any(|known| known.to_string() == record.format) {
-        return Err(OpenError::Format { found: record.format, known: KEYS_FORMAT });
-    }
+    features::check(&record.format, &record.features)?;
     expect_name(&record.identity, options, address)?;
     Ok(record)
 }
@@ -250,9 +247,7 @@ async fn find_surviving(router: &Router, address: &str) -> Opened<Option<Identit
     let polls = at_once(polls).await;
     let found = || polls.iter().filter_map(|poll| poll.as_ref().ok());
     let markers = || found().filter_map(|(_, marker)| marker.clone());
-    if let Some(marker) = markers().find(|it| ![FORMAT, KEYS_FORMAT].contains(&it.format)) {
-        return Err(OpenError::Format { found: marker.format.to_string(), known: KEYS_FORMAT });
-    }
+    markers().try_for_each(|marker| features::check(&marker.format, &marker.features))?;
     let mut identities: Vec<Identity> = markers().map(|marker| marker.identity).collect();
     identities.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     identities.dedup();
@@ -281,7 +276,7 @@ async fn mark_all(
 ) -> Result<()> {
     let note = MarkerNote { is_sealed, ..MarkerNote::default() };
     let shards = (0..identity.shards).map(|shard| place(ShardId(shard), identity.shards));
-    let marks = shards.map(|shard| write_marker(router, shard, identity, list, note));
+    let marks = shards.map(|shard| write_marker(router, shard, identity, list, "", note));
     stream::iter(marks).buffer_unordered(AT_ONCE).try_collect::<()>().await
 }
 
@@ -310,7 +305,8 @@ async fn read(router: &Router, arguments: &[&str]) -> Result<Option<DeploymentRe
         .ok_or_else(|| damaged("the record of the deployment has an invalid number of shards"))?;
     let identity = Identity { id: reply.text()?, shards, name };
     let list = reply.text()?;
-    Ok(Some(DeploymentRecord { format, identity, list, is_complete: reply.flag()? }))
+    let (is_complete, features) = (reply.flag()?, reply.text()?);
+    Ok(Some(DeploymentRecord { format, features, identity, list, is_complete }))
 }
 
 fn random_id() -> String {

@@ -10,6 +10,7 @@ use crate::{
     change::{AT_ONCE, at_once},
     deployment::Deployment,
     error::unavailable,
+    features::KEYS,
     marker::{self, CoordinatorList, MarkerNote, fault_of},
 };
 
@@ -78,11 +79,20 @@ impl Deployment {
     ) -> Result<()> {
         let restores = shard == ShardId(0);
         let is_sealed = restores || self.older.lock().is_sealed;
-        let has_keys = self.access.is_used();
-        let note = MarkerNote { confirms, restores, is_sealed, has_keys };
-        marker::write_marker(&self.router, shard, &self.identity, list, note).await?;
+        let features = self.features().await;
+        let note = MarkerNote { confirms, restores, is_sealed };
+        marker::write_marker(&self.router, shard, &self.identity, list, &features, note).await?;
         self.router.set_fault(shard, None);
         Ok(())
+    }
+
+    /// Returns the names of the features that any shard or this node knows, separated by commas.
+    async fn features(&self) -> String {
+        let markers = marker::read_all(&self.router, self.shards).await;
+        let markers = markers.into_iter().filter_map(|(_, marker)| marker.ok().flatten());
+        let own = self.access.is_used().then(|| KEYS.to_owned());
+        let all = markers.filter(|m| m.identity == self.identity).map(|m| m.features);
+        all.chain(own).collect::<Vec<_>>().join(",")
     }
 
     /// Returns the newest list of coordinator shards that any shard or this node knows.

@@ -8,8 +8,9 @@
 //! each other.
 //! 1. A node is a member while a majority of them has acknowledged its heartbeats.
 //! 2. A node is gone when a majority of them has evicted it.
-//! 3. [`heartbeat`] has the rules of one such shard.
+//! 3. [`heartbeat`] has the rules of one such shard, and [`Coordinator`] applies them.
 
+mod coordinator;
 pub mod heartbeat;
 mod namespace_filter;
 
@@ -22,6 +23,7 @@ use duly_core::{
 use tokio::sync::broadcast;
 
 pub use self::{
+    coordinator::Coordinator,
     heartbeat::{Coordinators, Heartbeat, HeartbeatReply, Member, MembershipStage, NAME_MAX},
     namespace_filter::NamespaceFilter,
 };

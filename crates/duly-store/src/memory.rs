@@ -40,7 +40,6 @@ mod settle;
 mod state;
 
 use clock::{ClockReading, Clocks};
-pub use members::Coordinator;
 use members::Members;
 use state::MemoryState;
 

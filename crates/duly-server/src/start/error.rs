@@ -156,8 +156,8 @@ fn space_hint(error: &OpenError) -> &'static str {
 /// Returns a remedy for an error of the shared store.
 fn advice(error: &duly_store_redis::OpenError) -> &'static str {
     use duly_store_redis::OpenError::{
-        Denied, Deployment, Empty, Format, NoRecord, NotReady, Refused, Several, Tls, Unreachable,
-        Unsafe, Url, Version,
+        Denied, Deployment, Empty, Features, Format, NoRecord, NotReady, Refused, Several, Tls,
+        Unreachable, Unsafe, Url, Version,
     };
     let says = |reason: &str, words: &[&str]| words.iter().any(|word| reason.contains(word));
     match error {
@@ -184,7 +184,9 @@ fn advice(error: &duly_store_redis::OpenError) -> &'static str {
         }
         Unsafe { .. } => " (store.allow)",
         Deployment { .. } => "; correct store.url, or the name in store.deployment",
-        Format { .. } => "; use the version of Duly that wrote it, or an empty database",
+        Features { .. } | Format { .. } => {
+            "; use the version of Duly that wrote it, or an empty database"
+        }
         Refused { .. }
         | Url(_)
         | Version { .. }

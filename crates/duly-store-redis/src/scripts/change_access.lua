@@ -2,7 +2,7 @@
 --
 -- KEYS  seq
 -- ARGV  1 'changes' | 'all' (instead of what is there)  2 state that this shard must have, or ''  3 next state
---       4 format that builds must know from now on  then state for the log or '', record id or '', record or ''
+--       4 feature that builds must know from now on  then state for the log or '', record id or '', record or ''
 --       (removed)
 -- reply 'DONE' | 'OTHER', state of this shard
 expect_marker()
@@ -20,7 +20,8 @@ for i = 5, #ARGV, 3 do
   if made ~= '' then write('RPUSH', log, made .. NUL .. id) end
 end
 write('LTRIM', log, digits(-LOGGED), '-1')
-write('HSET', marker, 'access', ARGV[3], 'format', ARGV[4])
-if has_deployment then write('HSET', K .. 'deployment', 'format', ARGV[4]) end
+write('HSET', marker, 'access', ARGV[3])
+add_features(marker, ARGV[4])
+if has_deployment then add_features(K .. 'deployment', ARGV[4]) end
 flush()
 return { 'DONE' }

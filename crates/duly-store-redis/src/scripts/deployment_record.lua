@@ -5,9 +5,9 @@
 -- ARGV  1 'read' | 'claim' | 'complete'  2 deployment id  3 format  4 shards  5 name
 --       6 first list of coordinator shards of the members: the claim decides it, so every marker begins with the same one
 -- reply nothing (there is no record) | format, shards, name, deployment id or '' (of an older build),
---       first list, '1' if every shard has its marker
+--       first list, '1' if every shard has its marker, features
 local key = K .. 'deployment'
-local f = call('HMGET', key, 'format', 'shards', 'name', 'id', 'list', 'state')
+local f = call('HMGET', key, 'format', 'shards', 'name', 'id', 'list', 'state', 'features')
 if ARGV[1] == 'claim' and not f[1] then
   f = { ARGV[3], ARGV[4], ARGV[5], ARGV[2], ARGV[6], 'creating' }
   write('HSET', key, 'format', f[1], 'shards', f[2], 'name', f[3], 'id', f[4], 'list', f[5], 'state', f[6])
@@ -22,4 +22,4 @@ elseif ARGV[1] == 'complete' and f[4] == ARGV[2] then
 end
 if #W > 0 then flush() end
 if not f[1] then return {} end
-return { f[1], f[2], f[3], f[4] or '', f[5] or '', f[6] == 'complete' and '1' or '0' }
+return { f[1], f[2], f[3], f[4] or '', f[5] or '', f[6] == 'complete' and '1' or '0', f[7] or '' }

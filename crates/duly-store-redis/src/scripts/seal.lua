@@ -3,14 +3,14 @@
 -- the new format refuses older nodes that start later.
 --
 -- KEYS  seq (of shard 0)
--- ARGV  1 format  then for each older member to evict: member id, its heartbeat count
+-- ARGV  for each older member to evict: member id, its heartbeat count
 -- reply nothing (sealed), or for each older member: member id, heartbeat count, name
 local key = K .. 'members'
 if call('TYPE', key).ok == 'string' then return {} end
 expect_marker()
 local all, members, out = call('HGETALL', key), {}, {}
 for i = 1, #all, 2 do members[all[i]] = all[i + 1] end
-for i = 2, #ARGV, 2 do
+for i = 1, #ARGV, 2 do
   local member = members[ARGV[i]]
   if member and match(member, '^(%d+)') == ARGV[i + 1] then
     members[ARGV[i]] = nil
@@ -23,7 +23,7 @@ end
 if not out[1] then
   W = {}
   write('SET', key, 'sealed')
-  write('HSET', K .. 'deployment', 'format', ARGV[1])
+  add_features(K .. 'deployment', '')
 end
 flush()
 return out

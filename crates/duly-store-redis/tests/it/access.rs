@@ -350,8 +350,8 @@ async fn builds_that_know_no_keys_refuse_the_database() {
     drop(store);
     let store = RedisStore::open(&options(&server.url(), 1)).await.expect("this build knows keys");
     assert_eq!(digits(&store).await, Ok(BTreeSet::from([0])));
-    tell(server.port(), &format!("HSET {key} format 7"));
-    assert!(refused(&options(&server.url(), 1)).await.contains('7'));
+    tell(server.port(), &format!("HSET {key} format 8"));
+    assert!(refused(&options(&server.url(), 1)).await.contains('8'));
 }
 
 #[tokio::test(flavor = "multi_thread")]

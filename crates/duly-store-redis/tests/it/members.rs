@@ -1,11 +1,14 @@
 //! Heartbeats at the coordinator shards of real servers.
 
-use duly_core::shard::ShardId;
+use duly_core::{Timestamp, shard::ShardId};
 use duly_store::{
     Deployment, MemberId, Store,
-    deployment::{Coordinators, Heartbeat, HeartbeatReply, MembershipStage, NamespaceFilter},
+    deployment::{
+        Coordinator, Coordinators, Heartbeat, HeartbeatReply, MembershipStage, NamespaceFilter,
+    },
 };
 use duly_store_redis::RedisStore;
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
     calls::{open, options, until},
@@ -97,6 +100,54 @@ async fn three_masters_get_three_coordinator_shards() {
         replied += usize::from(matches!(beat, Ok(Ok(HeartbeatReply::Members { .. }))));
     }
     assert_eq!(replied, 2, "the loss of a master costs one of them");
+}
+
+/// The rules of the port decide what the script decides, for many members that come, lag, leave and name each other
+/// dead.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_of_heartbeats_follows_the_rules_of_the_port() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 1)).await;
+    let mut random = StdRng::seed_from_u64(7);
+    let mut rules = Coordinator::new(1);
+    let mut replies = [0; 3];
+    for round in 1..=600_u64 {
+        if random.random_range(0..40_u64) == 0 {
+            // Members are lost in a failover; evictions are not.
+            rules.forget_members();
+            tell(server.port(), "DEL duly:{17q}:heartbeats");
+        }
+        // New members join as the earlier ones are evicted.
+        let member = || round / 12 + 1;
+        let anyone = |random: &mut StdRng| MemberId(member() + random.random_range(0..5_u64));
+        let dead = (0..random.random_range(0..3_u64)).map(|_| {
+            let last_seen = (random.random_range(0..4_u64) > 0)
+                .then(|| round.saturating_sub(random.random_range(0..12_u64)));
+            (anyone(&mut random), last_seen)
+        });
+        let dead = dead.collect();
+        let presence = MembershipStage::ALL[usize::from(random.random_range(0..10_u64) == 0) * 3];
+        let sent = Heartbeat {
+            presence,
+            dead,
+            ..heartbeat(
+                anyone(&mut random).0,
+                round.saturating_sub(random.random_range(0..6_u64)),
+                1 + u64::from(random.random_range(0..30_u64) == 0),
+            )
+        };
+        let now = Timestamp::saturating_from_unix_ms(1_000_000_000_000 + round);
+        let expected = rules.heartbeat(sent.clone(), now);
+        let place = match expected {
+            HeartbeatReply::Members { .. } => 0,
+            HeartbeatReply::Evicted => 1,
+            _ => 2,
+        };
+        replies[place] += 1;
+        let replied = nodes(&store).heartbeat(ShardId(0), sent.clone()).await;
+        assert_eq!(replied, Ok(expected), "{round}: {sent:?}");
+    }
+    assert!(replies.iter().all(|count| *count > 5), "{replies:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,7 @@ use duly_store::{
 use duly_store_redis::{OpenError, RedisStore};
 
 use crate::{
+    access::{change, put},
     calls::{open, options, refused, until},
     marker::{RECORD, make_older},
     server::{Server, tell},
@@ -121,11 +122,35 @@ async fn old_and_new_nodes_never_act_at_the_same_time() {
 async fn unknown_format_is_refused() {
     let server = Server::start(&[]);
     drop(open(&options(&server.url(), 4)).await);
-    for format in ["3", "7"] {
+    for format in ["3", "8"] {
         tell(server.port(), &format!("HSET {RECORD} format {format}"));
         let error = RedisStore::open(&options(&server.url(), 4)).await.expect_err("it is refused");
         assert!(matches!(error, OpenError::Format { .. }), "{error}");
     }
     let refusal = refused(&options(&server.url(), 4)).await;
-    assert!(refusal.contains("format 7"), "{refusal}");
+    assert!(refusal.contains("format 8"), "{refusal}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_features_are_refused_by_name_and_kept() {
+    let server = Server::start(&[]);
+    let store = open(&options(&server.url(), 1)).await;
+    let port = server.port();
+    let (marker, features) = ("duly:{17q}:marker", "features later,other");
+    for key in [RECORD, marker] {
+        tell(port, &format!("HSET {key} format 7 {features}"));
+    }
+    // A node that runs adds a feature of its own: no name is lost.
+    change(&store, put(0)).await.expect("it is changed");
+    for key in [RECORD, marker] {
+        assert_eq!(tell(port, &format!("HGET {key} format")), "7");
+        assert_eq!(tell(port, &format!("HGET {key} features")), "later,other,keys");
+    }
+    drop(store);
+    let refusal = refused(&options(&server.url(), 1)).await;
+    assert!(refusal.contains("later, other"), "{refusal}");
+    // The record is lost: the marker says it too.
+    tell(port, &format!("DEL {RECORD}"));
+    let refusal = refused(&options(&server.url(), 1)).await;
+    assert!(refusal.contains("later, other"), "{refusal}");
 }

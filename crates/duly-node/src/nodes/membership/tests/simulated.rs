@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use duly_store::{conformance::rounds, memory::Coordinator};
+use duly_store::{conformance::rounds, deployment::Coordinator};
 
 use super::*;
 
@@ -234,7 +234,8 @@ impl World {
             return;
         }
         let Some(shard) = self.shards.get_mut(&sent.shard) else { return };
-        let mut reply = shard.heartbeat(heartbeat.clone());
+        let mut reply = shard
+            .heartbeat(heartbeat.clone(), duly_core::Timestamp::saturating_from_unix_ms(self.now));
         if reply == HeartbeatReply::Evicted && self.bug == Bug::EvictedRejoins {
             // Acts as a shard that keeps no evictions: it lists the member, and the reply does not say
             // that it was evicted.
