@@ -4,7 +4,7 @@ use std::time;
 
 use bytes::Bytes;
 use duly_core::{
-    Invalid, Millis,
+    Invalid, Millis, TimerSpec,
     namespace::{LEASE_MAX, LEASE_MIN},
 };
 use serde::{Deserialize, Serialize};
@@ -157,15 +157,27 @@ pub struct Firing {
 }
 
 impl Firing {
-    /// Sets the payload, and the headers that travel with it.
-    #[must_use]
-    pub fn with_content(
-        self,
-        payload: Option<&duly_core::Payload>,
-        headers: &duly_core::headers::Headers,
-    ) -> Self {
-        let PayloadFields { json, text, base64 } = PayloadFields::of(payload);
-        let headers = headers::shown(headers);
-        Self { headers, payload: json, payload_text: text, payload_base64: base64, ..self }
+    /// Returns a firing with the fields of the timer that travel, and no others.
+    pub fn of_spec(spec: &TimerSpec) -> Self {
+        let TimerSpec {
+            payload,
+            headers,
+            tags: _,
+            slot_key,
+            destination: _,
+            retry: _,
+            expire_after: _,
+            trace_parent,
+        } = spec;
+        let PayloadFields { json, text, base64 } = PayloadFields::of(payload.as_ref());
+        Self {
+            headers: headers::shown(headers),
+            slot_key: slot_key.as_ref().map(|key| key.as_str().to_owned()),
+            payload: json,
+            payload_text: text,
+            payload_base64: base64,
+            trace_parent: trace_parent.clone(),
+            ..Self::default()
+        }
     }
 }

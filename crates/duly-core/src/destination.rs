@@ -162,6 +162,14 @@ impl Destination {
         }
     }
 
+    /// Returns the webhook receiver, if it is one.
+    pub fn into_http(self) -> Option<HttpDestination> {
+        match self {
+            Self::Pull => None,
+            Self::Http(http) => Some(http),
+        }
+    }
+
     /// Returns `true` if consumers lease the firings, and nothing is sent.
     pub fn is_pull(&self) -> bool {
         *self == Self::Pull

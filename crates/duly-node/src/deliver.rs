@@ -6,7 +6,7 @@ use std::{
 };
 
 use duly_core::{
-    Destination, NamespaceName,
+    NamespaceName,
     timer::{self, AttemptOutcome, Wait},
 };
 use duly_sink::{Delivery, Envelope, ReceiverHealth};
@@ -59,9 +59,9 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
             attempt.settle(SettleVerdict::Release);
             return;
         }
-        (_, Receiver::Own) => std::mem::replace(&mut firing.destination, Destination::Pull),
+        (_, Receiver::Own) => firing.take_destination(),
     };
-    let Destination::Http(destination) = chosen else {
+    let Some(destination) = chosen.into_http() else {
         let reason = "this node cannot deliver to the timer's destination";
         let delivery = Delivery::failed(AttemptOutcome::NotConnected, reason);
         attempt.settle(verdict(delivery));
@@ -93,12 +93,10 @@ async fn run(mut attempt: Attempt, mut firing: Firing, claim: ClaimContext) {
         delivery_id: firing.delivery_id,
         attempt: firing.attempt,
         due_at: firing.due_at,
-        headers: firing.headers,
-        payload: firing.payload,
+        spec: firing.spec,
         destination,
         signing_secrets: firing.settings.signing_secrets.clone(),
         delivery_trace_parent: attempt.span.trace_parent(),
-        trace_parent: firing.trace_parent,
         deadline: started + may_send_for,
     };
     // The sink ends by itself at its time-out. If it does not, it must not keep its slot for ever.

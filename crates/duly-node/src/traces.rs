@@ -77,7 +77,7 @@ impl Traces {
     /// Begins the *deliver* span of a firing.
     pub(crate) fn deliver(&self, firing: &Firing, mode: DeliveryMode) -> TimerSpan {
         let Some(enabled) = &self.0 else { return TimerSpan::default() };
-        let scheduled = firing.trace_parent.as_deref().and_then(parse);
+        let scheduled = firing.spec.trace_parent.as_deref().and_then(parse);
         let Some(scheduled) = scheduled.filter(SpanContext::is_sampled) else {
             return TimerSpan::default();
         };
@@ -101,7 +101,7 @@ impl Traces {
         let Some(enabled) = &self.0 else { return };
         let span = self.deliver(firing, DeliveryMode::Pull);
         if let Some(context) = span.context() {
-            firing.trace_parent = Some(text(&context));
+            Arc::make_mut(&mut firing.spec).trace_parent = Some(text(&context));
             enabled.leases.lock().put(firing.token.clone(), context);
         }
     }

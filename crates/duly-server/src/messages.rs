@@ -88,11 +88,8 @@ pub(crate) fn firing(firing: &duly_store::Firing) -> Firing {
         attempt: firing.attempt,
         due_at: Some(firing.due_at.into()),
         leased_until: firing.leased_until.map(Time::from),
-        slot_key: firing.slot_key.as_ref().map(|key| key.as_str().to_owned()),
-        trace_parent: firing.trace_parent.clone(),
-        ..Firing::default()
+        ..Firing::of_spec(&firing.spec)
     }
-    .with_content(firing.payload.as_ref(), &firing.headers)
 }
 
 /// Returns the timer that an operation found, created or changed, as the store has it.

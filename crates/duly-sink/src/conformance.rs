@@ -3,11 +3,14 @@
 //! A test provides a [`Receiver`]: a receiver that the test can inspect, and the sink that sends to it.
 //! Each check names the promise that it tests. It panics with a sentence if the promise is broken.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use duly_core::{
-    DeliveryId, Incarnation, NamespaceName, Payload, TimerId, Timestamp,
+    DeliveryId, Incarnation, NamespaceName, Payload, TimerId, TimerSpec, Timestamp,
     destination::HttpDestination, headers::Headers, payload::Form,
 };
 use futures::future::BoxFuture;
@@ -65,11 +68,12 @@ pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
         delivery_id: DeliveryId::of("conformance", "timer 1", Incarnation(1), 0),
         attempt: 2,
         due_at: Timestamp::from_unix_ms(1_700_000_000_000).expect("a valid time"),
-        headers: Headers::default(),
-        payload: Some(Payload { form: Form::Binary, bytes: Bytes::copy_from_slice(body) }),
+        spec: Arc::new(TimerSpec {
+            payload: Some(Payload { form: Form::Binary, bytes: Bytes::copy_from_slice(body) }),
+            ..TimerSpec::default()
+        }),
         destination,
         signing_secrets: Vec::new(),
-        trace_parent: None,
         delivery_trace_parent: None,
         deadline: Instant::now() + Duration::from_secs(60),
     }
@@ -102,7 +106,7 @@ pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
     for body in [&b""[..], b"\0", b"{\"a\" : 1.0}", &every_byte] {
         let mut sent = envelope(receiver.destination(), body);
         let value = "v with  inner spaces, \"quotes\" and ~tilde";
-        sent.headers =
+        Arc::make_mut(&mut sent.spec).headers =
             Headers::new([("x-own".to_owned(), value.to_owned())]).expect("valid headers");
         let delivery = receiver.sink().deliver(sent).await;
         assert_eq!(delivery, Delivery::Confirmed, "S2");

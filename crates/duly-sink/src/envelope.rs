@@ -1,10 +1,10 @@
 //! One attempt of one firing, with everything that the receiver gets.
 
-use std::{fmt, time::Instant};
+use std::{fmt, sync::Arc, time::Instant};
 
 use duly_core::{
-    DeliveryId, NamespaceName, Payload, TimerId, Timestamp, destination::HttpDestination,
-    headers::Headers, namespace::SigningSecret,
+    DeliveryId, NamespaceName, TimerId, TimerSpec, Timestamp, destination::HttpDestination,
+    namespace::SigningSecret,
 };
 
 /// One attempt of one firing. `Debug` shows only its names, never headers, payload, URL or secrets.
@@ -20,16 +20,12 @@ pub struct Envelope {
     pub attempt: u32,
     /// Due time of the firing.
     pub due_at: Timestamp,
-    /// Headers of the timer.
-    pub headers: Headers,
-    /// Payload of the timer: the body of the request.
-    pub payload: Option<Payload>,
-    /// Destination of the firing.
+    /// The caller's fields of the timer. Its payload is the body of the request.
+    pub spec: Arc<TimerSpec>,
+    /// Destination of the attempt, which may be the fallback.
     pub destination: HttpDestination,
     /// Secrets that sign the delivery: none, one, or two during a rotation.
     pub signing_secrets: Vec<SigningSecret>,
-    /// W3C trace context of the call that scheduled the timer.
-    pub trace_parent: Option<String>,
     /// W3C trace context of the attempt, if it is traced; the receiver continues it.
     pub delivery_trace_parent: Option<String>,
     /// Time after which the sender may not send (the end of its lease, with a margin). The destination's

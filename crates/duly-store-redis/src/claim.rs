@@ -231,7 +231,7 @@ impl Deployment {
             let own = payload.map(|payload| record.attach(&payload.into())).transpose();
             let own = own.map_err(unreadable)?;
             if own == Some(true) {
-                claiming.claimed.firings[i].payload = record.timer.spec.payload;
+                claiming.claimed.firings[i].spec = Arc::new(record.timer.spec);
             } else {
                 lost.push(i);
             }
@@ -292,12 +292,12 @@ impl Claiming<'_> {
             Owner::Consumer { .. } => Some(Timestamp::saturating_from_unix_ms(until)),
         };
         let token = ticket.token(shard, seed);
-        let (timer, settings) = (timer.clone(), Arc::clone(settings));
-        let firing = Firing::new(timer, token, lane, at, leased_until, settings);
-        self.claimed.firings.push(firing);
         if record.lacks_payload() {
-            self.larger.push((granted, num.clone(), record));
+            self.larger.push((granted, num.clone(), record.clone()));
         }
+        let settings = Arc::clone(settings);
+        let firing = Firing::new(record.timer, token, lane, at, leased_until, settings);
+        self.claimed.firings.push(firing);
         Ok(())
     }
 }

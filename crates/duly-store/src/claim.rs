@@ -3,12 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use duly_core::{
-    DeliveryId, Destination, Invalid, Millis, NamespaceName, Payload, Settings, Timer, TimerId,
+    DeliveryId, Destination, Invalid, Millis, NamespaceName, Settings, Timer, TimerId, TimerSpec,
     Timestamp,
     destination::LaneKey,
-    headers::Headers,
     namespace::{LEASE_MAX, LEASE_MIN},
-    schedule::SlotKey,
 };
 
 use crate::Token;
@@ -181,16 +179,8 @@ pub struct Firing {
     pub leased_until: Option<Timestamp>,
     /// The lane that it was claimed from.
     pub lane: LaneKey,
-    /// Its destination.
-    pub destination: Destination,
-    /// Headers that travel with it.
-    pub headers: Headers,
-    /// The payload.
-    pub payload: Option<Payload>,
-    /// Key by which a broker partitions.
-    pub slot_key: Option<SlotKey>,
-    /// W3C trace context of the call that scheduled it.
-    pub trace_parent: Option<String>,
+    /// The caller's fields of the timer.
+    pub spec: Arc<TimerSpec>,
     /// Settings of the namespace at the claim (signing secrets, weight).
     pub settings: Arc<Settings>,
 }
@@ -218,19 +208,25 @@ impl Firing {
             claimable_since: timer.claimable_since(claimable_at),
             leased_until,
             lane: lane.key.clone(),
-            destination: timer.spec.destination.unwrap_or_else(|| settings.destination.clone()),
             id: timer.id,
-            headers: timer.spec.headers,
-            payload: timer.spec.payload,
-            slot_key: timer.spec.slot_key,
-            trace_parent: timer.spec.trace_parent,
+            spec: Arc::new(timer.spec),
             settings,
         }
     }
 
+    /// Returns its destination: its own, else that of the namespace.
+    pub fn destination(&self) -> &Destination {
+        self.spec.destination.as_ref().unwrap_or(&self.settings.destination)
+    }
+
+    /// Takes its destination, without a copy if it is its own: the specification is then without it.
+    pub fn take_destination(&mut self) -> Destination {
+        let own = Arc::make_mut(&mut self.spec).destination.take();
+        own.unwrap_or_else(|| self.settings.destination.clone())
+    }
+
     /// Returns the size of its payload and headers, in bytes.
     pub fn bytes(&self) -> u64 {
-        let payload = self.payload.as_ref().map_or(0, |payload| payload.bytes.len());
-        (payload + self.headers.heap_bytes()) as u64
+        self.spec.payload_bytes() + self.spec.headers.heap_bytes() as u64
     }
 }

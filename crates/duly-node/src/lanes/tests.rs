@@ -1,9 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use duly_core::{
-    DeliveryId, Destination, Incarnation, Settings, TimerId, Timestamp, destination::LaneKey,
-    headers::Headers,
-};
+use duly_core::{DeliveryId, Incarnation, Settings, TimerId, Timestamp, destination::LaneKey};
 use duly_store::Token;
 use proptest::prelude::*;
 
@@ -58,11 +55,7 @@ fn firing(lane: &Lane, kind: AttemptKind, settings: &Arc<Settings>) -> Firing {
         claimable_since: Timestamp::MIN,
         leased_until: None,
         lane: lane.key.clone(),
-        destination: Destination::Pull,
-        headers: Headers::default(),
-        payload: None,
-        slot_key: None,
-        trace_parent: None,
+        spec: Arc::default(),
         settings: Arc::clone(settings),
     }
 }

@@ -93,7 +93,7 @@ async fn each_attempt_is_a_trace_with_a_link_to_schedule() {
     for (number, (delivery, outcome, status)) in (1..).zip(attempts) {
         let call = traced.world.call().await;
         let (sent, stored) =
-            (call.envelope.delivery_trace_parent.clone(), call.envelope.trace_parent.clone());
+            (call.envelope.delivery_trace_parent.clone(), call.envelope.spec.trace_parent.clone());
         let delivery_id = call.envelope.delivery_id.to_string();
         call.answer(delivery);
         traced.world.quiet().await;
@@ -134,7 +134,7 @@ async fn settle_of_a_consumer_is_a_child_of_deliver() {
     let delivered = traced.spans();
     assert_eq!(delivered.len(), 2);
     for (firing, span) in firings.iter().zip(&delivered) {
-        assert_eq!(firing.trace_parent, Some(text(span)));
+        assert_eq!(firing.spec.trace_parent, Some(text(span)));
     }
     let settle = async |firing: usize, verdict: SettleVerdict, trace: Option<&str>| {
         let token = firings[firing].token.clone();
@@ -180,7 +180,7 @@ async fn timers_that_are_not_sampled_have_no_spans() {
         traced.schedule(id, Some(A), context.clone()).await;
         traced.world.quiet().await;
         let call = traced.world.call().await;
-        assert_eq!(call.envelope.trace_parent, context, "passed on unchanged");
+        assert_eq!(call.envelope.spec.trace_parent, context, "passed on unchanged");
         assert_eq!(call.envelope.delivery_trace_parent, None);
         call.answer(Delivery::Confirmed);
         traced.world.until(id, State::Finished).await;

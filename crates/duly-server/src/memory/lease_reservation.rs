@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use duly_core::payload::PAYLOAD_BYTES_HARD;
+use duly_core::{TimerSpec, payload::PAYLOAD_BYTES_HARD};
 use duly_node::LeaseMemory;
 use duly_store::Firing;
 use futures::future::BoxFuture;
@@ -110,7 +110,8 @@ impl LeaseReservation {
 
 /// Returns the approximate bytes of memory of a firing.
 fn memory_bytes(firing: &Firing) -> usize {
-    size_of::<Firing>().saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
+    let own = size_of::<Firing>() + size_of::<TimerSpec>();
+    own.saturating_add(usize::try_from(firing.bytes()).unwrap_or(usize::MAX))
 }
 
 impl LeaseMemory for LeaseReservation {

@@ -32,16 +32,17 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 /// # Errors
 /// A sentence for operators, without the invalid value.
 pub(super) fn build(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
-    let mut map =
-        HeaderMap::with_capacity(envelope.destination.headers.len() + envelope.headers.len() + 12);
-    let timer_has = |name: &str| envelope.headers.get(name).is_some();
+    let mut map = HeaderMap::with_capacity(
+        envelope.destination.headers.len() + envelope.spec.headers.len() + 12,
+    );
+    let timer_has = |name: &str| envelope.spec.headers.get(name).is_some();
     let of_destination = envelope.destination.headers.iter().filter(|(name, _)| !timer_has(name));
-    for (name, value) in of_destination.chain(envelope.headers.iter()) {
+    for (name, value) in of_destination.chain(envelope.spec.headers.iter()) {
         if !is_forwarded(name) {
             put(&mut map, name, value)?;
         }
     }
-    if let Some(payload) = &envelope.payload
+    if let Some(payload) = &envelope.spec.payload
         && !map.contains_key(CONTENT_TYPE)
     {
         put(&mut map, CONTENT_TYPE.as_str(), payload.form.content_type())?;
@@ -60,7 +61,7 @@ pub(super) fn build(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, St
 fn trace_context(map: &mut HeaderMap, envelope: &Envelope) {
     // The stored context was not checked before: an invalid header value is left out.
     let value = |text: &Option<String>| HeaderValue::from_str(text.as_ref()?).ok();
-    let scheduled = value(&envelope.trace_parent);
+    let scheduled = value(&envelope.spec.trace_parent);
     let delivered = value(&envelope.delivery_trace_parent).or_else(|| scheduled.clone());
     for (name, value) in [("traceparent", delivered), ("ce-traceparent", scheduled)] {
         if let Some(value) = value {
@@ -91,7 +92,7 @@ fn standard_webhook(
     put(map, "webhook-id", &webhook_id)?;
     put(map, "webhook-timestamp", &timestamp_s.to_string())?;
     if !envelope.signing_secrets.is_empty() {
-        let body = envelope.payload.as_ref().map_or(&[][..], |p| &p.bytes);
+        let body = envelope.spec.payload.as_ref().map_or(&[][..], |p| &p.bytes);
         let value =
             signature::signatures(&envelope.signing_secrets, &webhook_id, timestamp_s, body)?;
         put(map, "webhook-signature", &value)?;

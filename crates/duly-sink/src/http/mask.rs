@@ -38,7 +38,7 @@ pub(super) fn masked(mut words: String, envelope: &Envelope) -> String {
 /// Returns the secrets of a request, the longest first.
 fn secrets(envelope: &Envelope) -> Vec<String> {
     let mut secrets = Vec::new();
-    for (name, value) in envelope.headers.iter().chain(envelope.destination.headers.iter()) {
+    for (name, value) in envelope.spec.headers.iter().chain(envelope.destination.headers.iter()) {
         if headers::is_shown(name) {
             continue;
         }

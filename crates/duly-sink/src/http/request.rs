@@ -37,7 +37,8 @@ pub(super) fn build(
         PooledConnection::Http2(_) => &target.url[..url::Position::AfterQuery],
     };
     let uri = Uri::try_from(text).map_err(|error| format!("the URL cannot be sent: {error}"))?;
-    let body = envelope.payload.as_ref().map_or_else(Bytes::new, |payload| payload.bytes.clone());
+    let payload = envelope.spec.payload.as_ref();
+    let body = payload.map_or_else(Bytes::new, |payload| payload.bytes.clone());
     // Sent for an empty body too, because some receivers require it.
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let (body, unsent) = Unsent::watch(body);

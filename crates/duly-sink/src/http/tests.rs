@@ -134,7 +134,7 @@ async fn canary_planted_faults_turn_the_conformance_checks_red() {
     })
     .await;
     check("changes the payload", |sink, mut envelope| {
-        if let Some(payload) = &mut envelope.payload {
+        if let Some(payload) = &mut Arc::make_mut(&mut envelope.spec).payload {
             payload.bytes = String::from_utf8_lossy(&payload.bytes).into_owned().into();
         }
         sink.deliver(envelope)

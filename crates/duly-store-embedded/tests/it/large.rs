@@ -127,7 +127,7 @@ impl Scene {
             }
             for firing in &some {
                 let id = firing.id.as_str();
-                let found = firing.payload.as_ref().expect("every one has a payload");
+                let found = firing.spec.payload.as_ref().expect("every one has a payload");
                 let is_same = *found == self.timers[id];
                 assert!(is_same, "{when}: {id:.1} of {} bytes changed", id.len());
             }

@@ -48,7 +48,8 @@ fn p4_p5_t26_a_recreated_timer_fires_once_in_its_last_form() {
                 stage.clock.advance(Millis::from_ms(due_ms));
                 stage.take(&Step::Tick);
                 let firings = claim(stage.store(), "shop", 9).expect("claimed");
-                let got: Vec<_> = firings.iter().map(|firing| firing.payload.clone()).collect();
+                let got: Vec<_> =
+                    firings.iter().map(|firing| firing.spec.payload.clone()).collect();
                 assert_eq!(got, [Some(payload("third", 100))], "{shell:?}, due {due_ms}");
                 let settled = settle(stage.store(), "shop", &firings[0].token, SettleVerdict::Ack);
                 assert_eq!(settled, Ok(SettleOutcome::Ok));
@@ -78,7 +79,7 @@ fn p8_t26_an_old_token_does_not_affect_the_recreated_timer() {
         settle(stage.store(), "shop", &first.token, verdict.clone()).expect("answered");
         assert_eq!(Snapshot::of(stage.store()), before);
         let second = claim(stage.store(), "shop", 9).expect("claimed").remove(0);
-        assert_eq!((second.payload, second.attempt), (Some(payload("second", 100)), 1));
+        assert_eq!((&second.spec.payload, second.attempt), (&Some(payload("second", 100)), 1));
         settle(stage.store(), "shop", &first.token, verdict).expect("answered");
         let settled = settle(stage.store(), "shop", &second.token, SettleVerdict::Ack);
         assert_eq!(settled, Ok(SettleOutcome::Ok), "its own token does");

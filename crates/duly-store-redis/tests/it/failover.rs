@@ -164,7 +164,7 @@ async fn p3_p11_claims_never_omit_a_payload_that_moved_first() {
         store.claim(ShardId(0), request(Owner::Node(member_id))).await.ok()?.firings.pop()
     })
     .await;
-    assert_eq!((firing.id.as_str(), firing.payload), ("a", Some(large)));
+    assert_eq!((firing.id.as_str(), &firing.spec.payload), ("a", &Some(large)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -410,7 +410,7 @@ pub(super) async fn p9_a_timer_without_destination_follows_its_namespace(
     assert!(scene.claim().await.is_empty(), "not in the pull lane any more");
     let claimed = scene.claim_as(scene.request(vec![destination.lane_key()])).await;
     assert_eq!(claimed.firings.len(), 1);
-    assert_eq!(claimed.firings[0].destination, destination);
+    assert_eq!(*claimed.firings[0].destination(), destination);
     assert_eq!(claimed.firings[0].lane, destination.lane_key());
     CaseResult::Whole
 }

@@ -68,7 +68,7 @@ pub(super) async fn p1_p2_t1_timers_fire_at_their_time_after_a_kill(
     assert!(scene.claim().await.is_empty(), "not early");
     scene.advance(ms(1)).await;
     let firing = scene.claim_one().await;
-    assert_eq!(firing.payload, Some(text("hello")));
+    assert_eq!(firing.spec.payload, Some(text("hello")));
     let delivery_id = made.timer().map(|timer| timer.delivery_id("shop"));
     assert_eq!(Some(firing.delivery_id), delivery_id, "the delivery id is the same (P7)");
     CaseResult::Whole
@@ -111,7 +111,7 @@ pub(super) async fn p1_p5_a_change_stays_after_a_kill(harness: &dyn Harness) -> 
         for firing in scene.claim().await {
             scene.settled(&firing, SettleVerdict::Ack).await;
             let after = scene.now().saturating_since(firing.due_at);
-            fired.push((firing.id.to_string(), after, firing.payload));
+            fired.push((firing.id.to_string(), after, firing.spec.payload.clone()));
         }
         scene.advance(secs(10)).await;
     }
@@ -239,7 +239,7 @@ pub(super) async fn p1_p7_occurrences_and_attempts_stay_after_a_kill(
     restart!(scene, Restart::Kill);
     let second = scene.claim_one().await;
     assert_eq!((second.occurrence, second.attempt), (1, 1));
-    assert_eq!(second.payload, Some(text("second")));
+    assert_eq!(second.spec.payload, Some(text("second")));
     assert_ne!(Some(second.delivery_id), first.map(|firing| firing.delivery_id));
     let verdict = failed(duly_core::timer::Wait::Exactly(secs(9)), AttemptOutcome::TimedOut);
     scene.settled(&second, verdict).await;

@@ -74,7 +74,7 @@ pub(super) async fn p7_p11_imported_timer_is_unchanged(harness: &dyn Harness) ->
     let firing = scene.claim_one().await;
     assert_eq!((firing.id.as_str(), firing.attempt), ("retry", 3), "attempts go on");
     assert_eq!(firing.delivery_id, retry.delivery_id(scene.namespace.as_str()));
-    assert_eq!(firing.payload, Some(text("precious")));
+    assert_eq!(firing.spec.payload, Some(text("precious")));
     scene.settled(&firing, SettleVerdict::Ack).await;
     scene.advance(secs(30)).await;
     let firing = scene.claim_one().await;

@@ -312,7 +312,7 @@ pub(super) async fn p9_p10_origins_past_the_number_of_lanes_share_one(
     let past = scene.claim_as(scene.request(vec![origin(RECEIVERS_MAX).lane_key()])).await;
     assert!(past.firings.is_empty(), "the first without");
     let shared = scene.claim_as(scene.request(vec![LaneKey::Overflow])).await.firings;
-    let destinations: Vec<_> = shared.iter().map(|firing| firing.destination.clone()).collect();
+    let destinations: Vec<_> = shared.iter().map(|firing| firing.destination().clone()).collect();
     assert_eq!(destinations.len(), 3);
     assert!((0..3).all(|i| destinations.contains(&origin(RECEIVERS_MAX + i))), "{destinations:?}");
     assert!(shared.iter().all(|firing| firing.lane == LaneKey::Overflow));

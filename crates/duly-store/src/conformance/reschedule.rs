@@ -86,7 +86,11 @@ pub(super) async fn p5_each_field_replaces_resets_or_stays(harness: &dyn Harness
     assert_eq!((changed.updated_at, changed.occurrence), (scene.now(), 0));
     scene.advance(secs(9)).await;
     let firing = scene.claim_one().await;
-    assert_eq!(firing.payload, Some(text("new")), "it follows the namespace's destination now");
+    assert_eq!(
+        firing.spec.payload,
+        Some(text("new")),
+        "it follows the namespace's destination now"
+    );
     CaseResult::Whole
 }
 
@@ -142,6 +146,6 @@ pub(super) async fn p5_a_new_destination_is_a_new_lane(harness: &dyn Harness) ->
     let claimed = scene.claim_as(scene.request(vec![two.clone()])).await;
     assert_eq!(claimed.firings.len(), 1);
     assert_eq!(claimed.firings[0].lane, two);
-    assert_eq!(claimed.firings[0].destination, http("http://two.example/y"));
+    assert_eq!(*claimed.firings[0].destination(), http("http://two.example/y"));
     CaseResult::Whole
 }

@@ -151,7 +151,7 @@ pub(super) async fn p6_replace_counts_the_revision_and_is_another_incarnation(
     assert_ne!(incarnation(&old), incarnation(&new));
     scene.advance(secs(30)).await;
     let firing = scene.claim_one().await;
-    assert_eq!(firing.payload, Some(text("new")));
+    assert_eq!(firing.spec.payload, Some(text("new")));
     scene.settled(&firing, crate::SettleVerdict::Ack).await;
     scene.advance(secs(60)).await;
     assert!(scene.claim().await.is_empty(), "the old timer is gone (T4)");

@@ -1,9 +1,12 @@
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use duly_core::{
-    DeliveryId, Incarnation, Millis, NamespaceName, Payload, TimerId, destination::HttpDestination,
-    headers::Headers, payload::Form,
+    DeliveryId, Incarnation, Millis, NamespaceName, Payload, TimerId, TimerSpec,
+    destination::HttpDestination, headers::Headers, payload::Form,
 };
 
 use super::*;
@@ -17,14 +20,19 @@ fn envelope() -> Envelope {
         delivery_id: DeliveryId::of("orders", "order 42%", Incarnation(7), 0),
         attempt: 3,
         due_at: Timestamp::parse("2030-01-31T12:00:00.250Z").unwrap(),
-        headers: Headers::default(),
-        payload: Some(Payload { form: Form::Json, bytes: Bytes::from_static(b"{}") }),
+        spec: Arc::new(TimerSpec {
+            payload: Some(Payload { form: Form::Json, bytes: Bytes::from_static(b"{}") }),
+            ..TimerSpec::default()
+        }),
         destination,
         signing_secrets: Vec::new(),
-        trace_parent: None,
         delivery_trace_parent: None,
         deadline: Instant::now() + Duration::from_secs(60),
     }
+}
+
+fn spec(envelope: &mut Envelope) -> &mut TimerSpec {
+    Arc::make_mut(&mut envelope.spec)
 }
 
 fn headers(pairs: &[(&str, &str)]) -> Headers {
@@ -43,8 +51,9 @@ fn lines(map: &HeaderMap) -> Vec<String> {
 fn s3_the_whole_set_in_its_order() {
     let mut envelope = envelope();
     envelope.destination.headers = headers(&[("authorization", "Bearer d"), ("x-both", "dest")]);
-    envelope.headers = headers(&[("x-both", "timer"), ("x-own", "a b")]);
-    envelope.trace_parent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+    spec(&mut envelope).headers = headers(&[("x-both", "timer"), ("x-own", "a b")]);
+    spec(&mut envelope).trace_parent =
+        Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
     let id = envelope.delivery_id.to_string();
     let expected = format!(
         "authorization: Bearer d
@@ -72,9 +81,9 @@ ce-traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 fn content_type_defaults_to_the_payload_form() {
     let check = |form: Option<Form>, destination: &[_], timer: &[_], expected: Option<&str>| {
         let mut envelope = envelope();
-        envelope.payload = form.map(|form| Payload { form, bytes: Bytes::new() });
+        spec(&mut envelope).payload = form.map(|form| Payload { form, bytes: Bytes::new() });
         envelope.destination.headers = headers(destination);
-        envelope.headers = headers(timer);
+        spec(&mut envelope).headers = headers(timer);
         let map = build(&envelope, now()).unwrap();
         let got = map.get(CONTENT_TYPE).map(|v| v.to_str().unwrap());
         assert_eq!(got, expected, "{form:?} {destination:?} {timer:?}");
@@ -95,8 +104,8 @@ fn content_type_defaults_to_the_payload_form() {
 fn s3_dulys_headers_replace_others() {
     let mut envelope = envelope();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    envelope.headers = headers(&[("traceparent", "theirs")]);
-    envelope.trace_parent = Some(trace.into());
+    spec(&mut envelope).headers = headers(&[("traceparent", "theirs")]);
+    spec(&mut envelope).trace_parent = Some(trace.into());
     let map = build(&envelope, now()).unwrap();
     assert_eq!(map.get("traceparent").unwrap(), trace);
     assert_eq!(map["ce-traceparent"], trace);
@@ -120,7 +129,7 @@ fn s3_no_caller_says_for_whom_a_delivery_is_sent() {
         )
     };
     envelope.destination.headers = stored(&names[..2]);
-    envelope.headers = stored(&names[2..]);
+    spec(&mut envelope).headers = stored(&names[2..]);
     let map = build(&envelope, now()).unwrap();
     let sent: Vec<_> = names.into_iter().filter(|name| map.contains_key(*name)).collect();
     assert_eq!(sent, ["x-own"]);
@@ -134,7 +143,7 @@ fn a_line_break_can_start_no_header() {
     }
     // The trace context was not checked before; it is checked here, and left out.
     let mut envelope = envelope();
-    envelope.trace_parent = Some("00-1\r\nx-evil: 1".into());
+    spec(&mut envelope).trace_parent = Some("00-1\r\nx-evil: 1".into());
     let map = build(&envelope, now()).unwrap();
     assert!(map.get("traceparent").is_none() && map.get("x-evil").is_none());
     // Ids of timers may have any printable characters; they are encoded.

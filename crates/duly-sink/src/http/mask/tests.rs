@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use duly_core::{destination::HttpDestination, headers::Headers};
 
 use super::*;
@@ -13,7 +15,7 @@ fn check(words: &str, expected: &str) {
     to.headers =
         pairs(&[("authorization", "Basic dXNlcjpvcGVuLXNlc2FtZQ=="), ("user-agent", "Acme Agent")]);
     let mut envelope = envelope(to, b"x");
-    envelope.headers =
+    Arc::make_mut(&mut envelope.spec).headers =
         pairs(&[("x-api-key", "k3y-of-timer"), ("x-region", "eu"), ("x-token", r#"a/b"c\d"#)]);
     assert_eq!(masked(words.to_owned(), &envelope), expected);
 }

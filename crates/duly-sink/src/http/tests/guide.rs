@@ -105,7 +105,7 @@ impl Program {
     /// Creates a signed delivery for it.
     fn envelope(&self, incarnation: u64, secrets: &[&str], body: &str) -> Envelope {
         let mut sent = envelope(self.to.clone(), body.as_bytes());
-        sent.payload =
+        Arc::make_mut(&mut sent.spec).payload =
             Some(Payload { form: Form::Json, bytes: body.to_owned().into_bytes().into() });
         sent.delivery_id = DeliveryId::of("guide", "order", Incarnation(incarnation), 0);
         sent.signing_secrets =

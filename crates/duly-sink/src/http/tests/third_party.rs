@@ -25,7 +25,7 @@ async fn the_cloudevents_sdk_reads_every_attribute_and_the_data() {
         (Form::Binary, &[0, 159, 146, 150][..], "application/octet-stream"),
     ] {
         let mut sent = envelope(web.destination(), body);
-        sent.payload = Some(Payload { form, bytes: body.to_vec().into() });
+        Arc::make_mut(&mut sent.spec).payload = Some(Payload { form, bytes: body.to_vec().into() });
         let (id, due_ms) = (sent.delivery_id.to_string(), sent.due_at.unix_ms());
         let (headers, body) = arrived(sent, &web).await;
         let event = cloudevents::binding::http::to_event(&headers, body.clone()).unwrap();
@@ -54,7 +54,7 @@ async fn the_cloudevents_sdk_reads_every_attribute_and_the_data() {
 async fn a_firing_without_a_payload_is_an_event_without_data() {
     let web = Web::start().await;
     let mut sent = envelope(web.destination(), b"");
-    sent.payload = None;
+    Arc::make_mut(&mut sent.spec).payload = None;
     let (headers, body) = arrived(sent, &web).await;
     assert!(body.is_empty());
     assert_eq!(headers["content-length"], "0");

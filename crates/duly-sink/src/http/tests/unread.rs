@@ -85,14 +85,14 @@ async fn an_http_2_connection_with_unsent_bytes_is_not_reused() {
         let sink = authority.sink(|_| {});
         for n in 1..=3 {
             let sent = envelope(early.at("/"), &vec![b'x'; 256 * 1024]);
-            let payload = sent.payload.as_ref().unwrap().bytes.clone();
+            let payload = sent.spec.payload.as_ref().unwrap().bytes.clone();
             assert_eq!(sink.deliver(sent).await, Delivery::Confirmed);
             assert_eq!((early.connections(), sink.pool.kept()), (n, 0), "{window_bytes}");
             until("the payload is let go of", || payload.is_unique()).await;
         }
         // The counterpart: with no unsent bytes the connection stays.
         for _ in 0..2 {
-            let sent = Envelope { payload: None, ..envelope(early.at("/"), b"") };
+            let sent = Envelope { spec: Arc::default(), ..envelope(early.at("/"), b"") };
             assert_eq!(sink.deliver(sent).await, Delivery::Confirmed);
             assert_eq!((early.connections(), sink.pool.kept()), (4, 1));
         }
@@ -104,13 +104,14 @@ async fn too_many_unsent_bytes_close_an_http_2_connection() {
     let authority = Authority::new();
     let sink = authority.sink(|_| {});
     let early = Early::start(&authority, 0, 3).await;
-    let hanging = sink.deliver(Envelope { payload: None, ..envelope(early.at("/hang"), b"") });
+    let hanging =
+        sink.deliver(Envelope { spec: Arc::default(), ..envelope(early.at("/hang"), b"") });
     let leaving = async {
         until("the first one hangs", || early.hanging.load(Ordering::Relaxed) == 1).await;
         let sent: Vec<_> =
             (0..3).map(|_| envelope(early.at("/"), &vec![b'x'; 400 * 1024])).collect();
         let payloads: Vec<_> =
-            sent.iter().map(|sent| sent.payload.as_ref().unwrap().bytes.clone()).collect();
+            sent.iter().map(|sent| sent.spec.payload.as_ref().unwrap().bytes.clone()).collect();
         for delivery in join_all(sent.into_iter().map(|sent| sink.deliver(sent))).await {
             assert_eq!(delivery, Delivery::Confirmed);
         }
@@ -167,7 +168,7 @@ async fn an_http_1_connection_whose_request_has_not_left_is_not_kept() {
     let sink = sink();
     for n in 1..=2 {
         let sent = envelope(destination(address), &vec![b'x'; 8 << 20]);
-        let payload = sent.payload.as_ref().unwrap().bytes.clone();
+        let payload = sent.spec.payload.as_ref().unwrap().bytes.clone();
         assert_eq!(sink.deliver(sent).await, Delivery::Confirmed);
         assert_eq!((connections.load(Ordering::Relaxed), sink.pool.kept()), (n, 0));
         until("the payload is let go of", || payload.is_unique()).await;

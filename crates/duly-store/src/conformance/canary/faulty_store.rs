@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::Fault;
 use crate::{
-    ClaimRequest, Claimed, Command, Firing, LaneClaim, Operation, Outcome, SettleOutcome,
+    ClaimRequest, Claimed, Command, Firing, Lane, LaneClaim, Operation, Outcome, SettleOutcome,
     SettleVerdict, Settlement, Store, StoreFuture, TimerView, Token,
     conformance::{ManualClock, StandIn},
     memory::MemoryStore,
@@ -76,26 +76,10 @@ impl FaultyStore {
         let due = replaced.extract_if(.., |old| old.due_at() <= now);
         let firings = due.filter_map(|old| {
             let timer = old.timer()?.clone();
-            Some(Firing {
-                token: Token::new(ShardId(0), &[0; 8]),
-                delivery_id: timer.delivery_id(old.namespace.as_str()),
-                namespace: old.namespace.clone(),
-                id: timer.id.clone(),
-                occurrence: timer.occurrence,
-                attempt: timer.attempts + 1,
-                budget_from: timer.budget_from,
-                due_at: timer.due_at,
-                claimable_at: timer.claimable_at(),
-                claimable_since: timer.claimable_since(timer.claimable_at()),
-                leased_until: Some(now),
-                lane: LaneKey::Pull,
-                destination: duly_core::Destination::Pull,
-                headers: timer.spec.headers,
-                payload: timer.spec.payload,
-                slot_key: timer.spec.slot_key,
-                trace_parent: timer.spec.trace_parent,
-                settings: Arc::default(),
-            })
+            let at = timer.claimable_at();
+            let token = Token::new(ShardId(0), &[0; 8]);
+            let lane = Lane { namespace: old.namespace.clone(), key: LaneKey::Pull };
+            Some(Firing::new(timer, token, &lane, at, Some(now), Arc::default()))
         });
         firings.collect()
     }
@@ -108,7 +92,7 @@ impl FaultyStore {
                 firing.delivery_id = DeliveryId::of(firing.namespace.as_str(), id, incarnation, 0);
             }
             Fault::CutsPayloads => {
-                if let Some(payload) = &mut firing.payload {
+                if let Some(payload) = &mut Arc::make_mut(&mut firing.spec).payload {
                     payload.bytes.truncate(payload.bytes.len().saturating_sub(1));
                 }
             }

@@ -90,8 +90,7 @@ pub(super) fn firing(firing: &Firing, known: &mut Known) -> String {
     let delivery = known.number(firing.delivery_id);
     let names = (&firing.namespace, &firing.id, firing.occurrence, firing.attempt);
     let times = (firing.due_at, firing.leased_until);
-    let content = (&firing.payload, &firing.headers, &firing.slot_key, &firing.trace_parent);
-    let place = (&firing.lane, &firing.destination);
-    let settings = firing.settings.weight;
-    format!("delivery {delivery} {names:?} {times:?} {content:?} {place:?} weight {settings}")
+    let place = (&firing.lane, firing.destination());
+    let (spec, settings) = (&firing.spec, firing.settings.weight);
+    format!("delivery {delivery} {names:?} {times:?} {spec:?} {place:?} weight {settings}")
 }
