@@ -121,7 +121,7 @@ fn can_progress(shared: &Shared, shard: ShardId, lane: &Lane) -> bool {
     match lane.key {
         LaneKey::Pull => !shared.pull.waiters.lock().is_neglected(&lane.namespace),
         LaneKey::Receiver(_) | LaneKey::Overflow => {
-            let lanes = shared.lanes.lock();
+            let lanes = shared.pools.webhooks();
             // When the backlog is full, a lane that is not in it is no finding.
             lanes.is_full(shard) || lanes.can_progress(shard, lane, shared.clock.boot())
         }
@@ -148,7 +148,7 @@ fn report_neglected(shared: &Arc<Shared>, neglected: &[(ShardId, Lane)]) {
         match lane.key {
             LaneKey::Pull => crate::pull::ready(shared, *shard, &lane.namespace),
             LaneKey::Receiver(_) | LaneKey::Overflow => {
-                shared.lanes.lock().reset_neglected(*shard, lane)
+                shared.pools.webhooks().reset_neglected(*shard, lane)
             }
         }
         shared.notifier(*shard).notify_due();

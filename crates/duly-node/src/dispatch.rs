@@ -142,7 +142,7 @@ async fn iterate(shared: &Arc<Shared>, shard: ShardId, state: &mut LoopState) ->
     }
     let boot = shared.clock.boot();
     let (next_at, has_requests) = {
-        let lanes = shared.lanes.lock();
+        let lanes = shared.pools.webhooks();
         (lanes.next_at(shard), lanes.has_urgent_requests())
     };
     if has_requests {
@@ -260,13 +260,13 @@ async fn walk(
             }
         }
         let boot = shared.clock.boot();
-        let planned = shared.lanes.lock().plan(shard, push, boot);
+        let planned = shared.pools.webhooks().plan(shard, push, boot);
         claim(shared, shard, planned, result, state).await?;
         after = page.cursor;
         if after.is_none() {
             return Ok(());
         }
-        if shared.lanes.lock().is_full(shard) {
+        if shared.pools.webhooks().is_full(shard) {
             state.walk_from = after;
             return Ok(());
         }
@@ -287,7 +287,7 @@ async fn resume(
             return Ok(());
         }
         let boot = shared.clock.boot();
-        let planned = shared.lanes.lock().plan_waiting(shard, boot);
+        let planned = shared.pools.webhooks().plan_waiting(shard, boot);
         if planned.is_empty() {
             return Ok(());
         }
@@ -320,7 +320,7 @@ async fn claim(
         return Ok(());
     }
     let member_id = shared.nodes.member_id();
-    let bytes_max = shared.lanes.lock().claim_bytes().min(shared.options.claim_bytes_max);
+    let bytes_max = shared.pools.webhooks().claim_bytes().min(shared.options.claim_bytes_max);
     let request = ClaimRequest {
         total_max: lanes.iter().map(|c| c.first_max + c.retry_max).sum(),
         lanes,
@@ -337,7 +337,7 @@ async fn claim(
     result.lower_next_due(claimed.next_due_in);
     let planned = std::mem::take(&mut reserved.planned);
     let boot = shared.clock.boot();
-    let granted = shared.lanes.lock().apply_claim(shard, &planned, claimed, boot);
+    let granted = shared.pools.webhooks().apply_claim(shard, &planned, claimed, boot);
     // A drain may wait for the slots that were released.
     shared.drain_progress.notify_waiters();
     let AppliedClaim { excess, firings, poll_again } = granted;
@@ -361,7 +361,7 @@ struct ReservedSlots<'a> {
 impl Drop for ReservedSlots<'_> {
     fn drop(&mut self) {
         if !self.planned.is_empty() {
-            self.shared.lanes.lock().unplan(&self.planned, self.shared.clock.boot());
+            self.shared.pools.webhooks().unplan(&self.planned, self.shared.clock.boot());
             self.shared.drain_progress.notify_waiters();
         }
     }

@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Some(counts) => {
                 Recorder::lanes(&counts);
                 let (diverted, breakers) = {
-                    let lanes = shared.lanes.lock();
+                    let lanes = shared.pools.webhooks();
                     (lanes.diverted(), lanes.fallback_breakers())
                 };
                 Recorder::fallbacks(diverted, breakers);
@@ -53,7 +53,7 @@ pub(crate) fn list(shared: &Shared, mut listing: LaneListing) -> Vec<LaneLoad> {
 /// Runs one slice under the lock, then passes the lock to a waiting thread. Otherwise the next slice
 /// would get it first.
 fn with_fair_lock<T>(shared: &Shared, slice: impl FnOnce(&Lanes) -> T) -> T {
-    let lanes = shared.lanes.lock();
+    let lanes = shared.pools.webhooks();
     let result = slice(&lanes);
     MutexGuard::unlock_fair(lanes);
     result

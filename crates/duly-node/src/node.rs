@@ -11,7 +11,6 @@ use std::{
 use duly_core::{NamespaceName, env::Clock};
 use duly_sink::Sink;
 use duly_store::{Result, SettleOutcome, Settlement, Sharded, Store};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     dispatch,
     health::LoopProgress,
     idle_namespaces, lane_metrics,
-    lanes::{LaneListing, Lanes},
+    lanes::{LaneListing, Lanes, Pools},
     log_limit::LogLimit,
     nodes::{self, MemberView, Nodes},
     phase::{Phase, Phases},
@@ -79,7 +78,7 @@ impl Node {
             watch: Watch::new(shards),
             shard_progress: loops_progress(),
             settler_progress: loops_progress(),
-            lanes: Mutex::new(lanes),
+            pools: Pools::new(lanes),
             urgent_requests: Notify::new(),
             pull: Pull::new(options.pull_waiters_max),
             phases: Phases::new(),
@@ -219,7 +218,7 @@ impl Handle {
     /// Aborts the attempts that did not end in time.
     async fn abort_attempts(&self) {
         let shared = &self.0;
-        let in_flight = shared.lanes.lock().in_flight();
+        let in_flight = shared.pools.webhooks().in_flight();
         tracing::warn!(in_flight, "drain time-out reached; aborting the attempts still under way");
         shared.phases.enter(Phase::CutOff);
         if tokio::time::timeout(SETTLE_WITHIN, self.until_idle()).await.is_err() {
@@ -245,7 +244,7 @@ impl Handle {
     /// Returns the state of a namespace's fallback, whether the namespace has one or not.
     pub fn fallback(&self, namespace: &NamespaceName) -> FallbackLoad {
         let now = self.0.clock.boot();
-        self.0.lanes.lock().fallback(namespace, now)
+        self.0.pools.webhooks().fallback(namespace, now)
     }
 
     /// Returns the health of the node, without waiting.
@@ -264,7 +263,7 @@ impl Handle {
         NodeHealth {
             loops,
             waiters: self.0.pull.waiting(),
-            deliveries_in_flight: self.0.lanes.lock().in_flight(),
+            deliveries_in_flight: self.0.pools.webhooks().in_flight(),
             unsettled: self.0.unsettled(),
             draining: self.0.phases.now() != Phase::Running,
             restarts: self.0.watch.restarts(),
@@ -282,7 +281,7 @@ impl Handle {
             tokio::pin!(drain_progress);
             // Listen first, then check: otherwise a change between the two would be missed.
             drain_progress.as_mut().enable();
-            let busy = self.0.lanes.lock().in_flight() > 0
+            let busy = self.0.pools.webhooks().in_flight() > 0
                 || self.0.pull.serving() > 0
                 || self.0.unsettled() > 0;
             if !busy {

@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let current = shared.nodes.member_id();
         if current != member_id {
             member_id = current;
-            shared.lanes.lock().drop_quotas(now);
+            shared.pools.webhooks().drop_quotas(now);
         }
         if shared.nodes.may_send(member_id, now) {
             send_requests(&shared, deployment, member_id, now).await;
@@ -50,7 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 /// Waits until a request must be sent.
 async fn pause(shared: &Shared) {
     let now = shared.clock.boot();
-    let next_request_at = shared.lanes.lock().next_request_at();
+    let next_request_at = shared.pools.webhooks().next_request_at();
     let wait = next_request_at.map_or(RENEW_AFTER, |at| at.saturating_sub(now).min(RENEW_AFTER));
     tokio::select! {
         () = tokio::time::sleep(wait.max(ROUND_MIN)) => {}
@@ -64,7 +64,7 @@ async fn send_requests(
     member_id: MemberId,
     now: Duration,
 ) {
-    let mut requests = shared.lanes.lock().quota_requests(now);
+    let mut requests = shared.pools.webhooks().quota_requests(now);
     let shards = shared.store.shards();
     requests.sort_by_cached_key(|request| coordinator_of(&request.lane, shards));
     let groups: Vec<(ShardId, Vec<Ask>)> = requests
@@ -91,7 +91,7 @@ async fn send_requests(
             let counts = shared.nodes.member_id() == member_id;
             let mut woken = Vec::new();
             {
-                let mut lanes = shared.lanes.lock();
+                let mut lanes = shared.pools.webhooks();
                 for (request, grant) in requests.iter().zip(grant) {
                     woken.extend(lanes.apply_grant(request, grant.filter(|_| counts), now));
                 }

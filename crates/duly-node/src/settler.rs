@@ -77,7 +77,7 @@ impl Slot {
             return;
         }
         let (namespace, now) = (&self.lane.namespace, self.shared.clock.boot());
-        let diverted = self.shared.lanes.lock().divert(namespace, self.permit.kind, now);
+        let diverted = self.shared.pools.webhooks().divert(namespace, self.permit.kind, now);
         if let Some(admission) = diverted {
             self.permit = Permit { admission, to: Receiver::Fallback, ..self.permit };
         }

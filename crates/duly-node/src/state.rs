@@ -12,13 +12,12 @@ use std::{
 use duly_core::{env::Clock, shard::ShardId};
 use duly_sink::{ReceiverHealth, Sink};
 use duly_store::{Lane, Store};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Options,
     health::LoopProgress,
-    lanes::{Lanes, Permit},
+    lanes::{Permit, Pools},
     log_limit::LogLimit,
     nodes::{Nodes, ShardRole},
     phase::Phases,
@@ -37,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// The other nodes, and the member id by which this one claims.
     pub(crate) nodes: Nodes,
-    pub(crate) lanes: Mutex<Lanes>,
+    pub(crate) pools: Pools,
     /// Notified when a lane's quota request must be sent at once.
     pub(crate) urgent_requests: Notify,
     pub(crate) pull: Pull,
@@ -91,7 +90,7 @@ impl Shared {
 
     /// Frees a slot, and notifies the shards that wait for one.
     pub(crate) fn free(&self, lane: &Lane, permit: Permit) {
-        let woken = self.lanes.lock().free(lane, permit, self.clock.boot());
+        let woken = self.pools.webhooks().free(lane, permit, self.clock.boot());
         for shard in woken {
             self.notifier(shard).notify_slot_freed();
         }
@@ -101,7 +100,7 @@ impl Shared {
     /// Reports the result of an attempt to the breaker of its lane, and notifies shards that may start
     /// more.
     pub(crate) fn report(&self, lane: &Lane, permit: Permit, health: ReceiverHealth) {
-        let woken = self.lanes.lock().report(lane, permit, health, self.clock.boot());
+        let woken = self.pools.webhooks().report(lane, permit, health, self.clock.boot());
         for shard in woken {
             self.notifier(shard).notify_slot_freed();
         }

@@ -215,7 +215,7 @@ async fn with_fallback(world: &World, after_attempts: u32, after_open: Millis) {
 
 /// Returns the counts for the metrics.
 fn diverted(world: &World) -> usize {
-    world.handle.0.lanes.lock().diverted()
+    world.handle.0.pools.webhooks().diverted()
 }
 
 fn is_for(call: &world::Call, origin: &str) -> bool {

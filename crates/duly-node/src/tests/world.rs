@@ -197,12 +197,12 @@ impl World {
             namespace: self.namespace.clone(),
             key: LaneKey::Receiver(Arc::from(origin)),
         });
-        self.handle.0.lanes.lock().lost = lane;
+        self.handle.0.pools.webhooks().lost = lane;
     }
 
     /// Limits the number of waiting lanes.
     pub(super) fn remember_waiting(&self, lanes: usize) {
-        self.handle.0.lanes.lock().remember_waiting(lanes);
+        self.handle.0.pools.webhooks().remember_waiting(lanes);
     }
 
     /// Moves the clock without a notification.
