@@ -175,11 +175,24 @@ impl Destination {
         *self == Self::Pull
     }
 
-    /// Returns the URL that firings are sent to, if they are sent to one.
-    pub fn url(&self) -> Option<&Url> {
+    /// Returns `true` if both give firings to the same receiver, in any form.
+    pub fn has_receiver_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pull, Self::Pull) => true,
+            (Self::Http(one), Self::Http(other)) => one.url == other.url,
+            _ => false,
+        }
+    }
+
+    /// Checks that it reaches only what the rules allow: `check_url` refuses a URL. An error names the field of
+    /// the destination.
+    pub fn allowed_by(
+        &self,
+        check_url: impl FnOnce(&Url) -> Result<(), Invalid>,
+    ) -> Result<(), Invalid> {
         match self {
-            Self::Pull => None,
-            Self::Http(http) => Some(http.url()),
+            Self::Pull => Ok(()),
+            Self::Http(http) => check_url(http.url()).map_err(|refused| refused.within("http.url")),
         }
     }
 

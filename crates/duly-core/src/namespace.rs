@@ -55,7 +55,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            destination: Destination::Pull,
+            destination: Destination::default(),
             fallback: None,
             retry: RetryPolicy::default(),
             lease: LEASE_DEFAULT,

@@ -48,6 +48,31 @@ fn lanes_follow_the_origin() {
 }
 
 #[test]
+fn receivers_are_the_same_only_by_their_whole_url() {
+    let http = |url: &str| HttpDestination::new(url).unwrap();
+    let mut put = http("http://a/x?y");
+    put.method = Method::Put;
+    let put = Destination::Http(put);
+    for (other, same) in [
+        (Destination::Http(http("http://a/x?y")), true),
+        (Destination::Http(http("http://a/x?z")), false),
+        (Destination::Pull, false),
+    ] {
+        assert_eq!((put.has_receiver_of(&other), other.has_receiver_of(&put)), (same, same));
+        assert!(other.has_receiver_of(&other));
+    }
+}
+
+#[test]
+fn a_rule_refuses_what_a_destination_reaches_at_its_field() {
+    let refuse = |url: &Url| Err(Invalid::new("", url, "another one"));
+    let http = Destination::Http(HttpDestination::new("http://a/").unwrap());
+    assert_eq!(http.allowed_by(refuse).unwrap_err().field, "http.url");
+    assert_eq!(http.allowed_by(|_| Ok(())), Ok(()));
+    assert_eq!(Destination::Pull.allowed_by(refuse), Ok(()), "it reaches nothing");
+}
+
+#[test]
 fn no_refusal_shows_a_credential() {
     for (url, seen) in [
         ("http://user:secret@host:99999/", None),

@@ -12,8 +12,6 @@ use duly_store::{
     namespaces::{Activity, DeleteMode, Namespace, Put, Repaired, Secrets},
 };
 
-use url::Url;
-
 use super::{Admitted, lists::page_limit};
 use crate::{memory::budget::Reservation, messages, problem::Problem, tenants::NamespaceAdmission};
 
@@ -164,7 +162,9 @@ impl Admitted {
         settings: &Settings,
         present: Option<&Settings>,
     ) -> Result<(), Problem> {
-        let is_known = |url| present.is_some_and(|it| receivers(it).any(|known| known == url));
+        let is_known = |to: &Destination| {
+            present.is_some_and(|it| receivers(it).any(|known| known.has_receiver_of(to)))
+        };
         if receivers(settings).all(is_known) || self.caller().permits(Action::Schedule) {
             return Ok(());
         }
@@ -272,9 +272,9 @@ fn no_change(source: MessageFormat) -> Invalid {
 }
 
 /// Returns the receivers that settings name.
-fn receivers(settings: &Settings) -> impl Iterator<Item = &Url> {
+fn receivers(settings: &Settings) -> impl Iterator<Item = &Destination> {
     let fallback = settings.fallback.as_ref().map(|fallback| &fallback.destination);
-    [Some(&settings.destination), fallback].into_iter().flatten().filter_map(Destination::url)
+    [Some(&settings.destination), fallback].into_iter().flatten().filter(|to| !to.is_pull())
 }
 
 /// Checks the parameters of a forecast.

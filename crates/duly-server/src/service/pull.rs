@@ -7,7 +7,7 @@ use duly_api::{
     lease::{LEASE_WAIT_MAX, LeaseCall},
     settle::SETTLEMENTS_MAX,
 };
-use duly_core::{Destination, Invalid, Millis, NamespaceName};
+use duly_core::{Invalid, Millis, NamespaceName};
 use duly_node::{LeaseRequest, Leased};
 use duly_store::{Error, SettleOutcome, SettleVerdict, Settlement, Token};
 
@@ -98,7 +98,7 @@ impl Admitted {
     async fn note_pushed(&self, name: NamespaceName) {
         // A notice is not worth an error.
         let Ok(Some(found)) = self.store.get_namespace(name).await else { return };
-        if found.settings.destination != Destination::Pull {
+        if !found.settings.destination.is_pull() {
             self.set_notice(format!(
                 "{} delivers to a webhook: only timers with the destination pull are leased",
                 found.name

@@ -89,19 +89,18 @@ impl Admitted {
         to: &Destination,
         field: &str,
     ) -> Result<(), Invalid> {
-        to.url().map_or(Ok(()), |url| self.check_url(namespace, url, field))
+        to.allowed_by(|url| self.check_url(namespace, url)).map_err(|refused| refused.within(field))
     }
 
-    fn check_url(&self, namespace: &NamespaceName, url: &Url, field: &str) -> Result<(), Invalid> {
+    fn check_url(&self, namespace: &NamespaceName, url: &Url) -> Result<(), Invalid> {
         let rules = &self.addresses;
-        let field = || format!("{field}.http.url");
         if let Err(refused) = rules.check_url(url) {
             let place = match refused.kind {
                 AddressKind::Own => "at another address",
                 _ => "at a public address, or at one of a network in delivery.allow_networks",
             };
             let allowed = format!("{place} ({} is {})", refused.address, refused.kind.as_str());
-            return Err(Invalid::new(field(), shown(url), allowed));
+            return Err(Invalid::new("", shown(url), allowed));
         }
         if let Some(tenant) = self.auth.tenants().of_namespace(namespace.as_str()) {
             let tenant = tenant.tenant();
@@ -113,13 +112,13 @@ impl Admitted {
                     tenant.name,
                     if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }
                 );
-                return Err(Invalid::new(field(), shown(url), allowed));
+                return Err(Invalid::new("", shown(url), allowed));
             }
         }
         let port = url.port_or_known_default().unwrap_or_default();
         rules.check_port(port).map_err(|_| {
             let allowed = format!("at a port of webhook.allow_ports ({port} is none)");
-            Invalid::new(field(), shown(url), allowed)
+            Invalid::new("", shown(url), allowed)
         })
     }
 }
