@@ -1,6 +1,7 @@
 //! The conformance checks that every sink passes, for any kind of receiver.
 //!
-//! A test provides a [`Receiver`]: a receiver that the test can inspect, and the sink that sends to it.
+//! A test provides a [`Receiver`]: a receiver that the test can inspect, the sink that sends to it, and the
+//! form that its kind gives to names.
 //! Each check names the promise that it tests. It panics with a sentence if the promise is broken.
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use duly_core::{
     DeliveryId, Incarnation, NamespaceName, Payload, TimerId, TimerSpec, Timestamp,
-    destination::HttpDestination, headers::Headers, payload::Form,
+    headers::Headers, payload::Form,
 };
 use futures::future::BoxFuture;
 
@@ -50,18 +51,24 @@ impl Arrival {
 
 /// A receiver that a test can inspect.
 pub trait Receiver: Send + Sync {
+    /// The destinations of its kind.
+    type Destination: 'static;
     /// Returns the sink that sends to it.
-    fn sink(&self) -> &dyn Sink;
+    fn sink(&self) -> &dyn Sink<Self::Destination>;
     /// Returns a destination that leads to it.
-    fn destination(&self) -> HttpDestination;
+    fn destination(&self) -> Self::Destination;
     /// Sets its behaviour from now on.
     fn behave(&self, behaviour: Behaviour);
     /// Returns the deliveries that have arrived since the last call.
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>>;
+    /// Returns the header that has this attribute of CloudEvents, in the form of its kind.
+    fn attribute(&self, name: &str, value: &str) -> (String, String);
+    /// Returns the headers that only its kind adds to the delivery with this id.
+    fn added(&self, delivery_id: &str) -> Vec<(String, String)>;
 }
 
 /// Creates an envelope for `destination` with this payload, due long ago.
-pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
+pub fn envelope<D>(destination: D, body: &[u8]) -> Envelope<D> {
     Envelope {
         namespace: NamespaceName::new("conformance").expect("a valid name"),
         id: TimerId::new("timer 1").expect("a valid id"),
@@ -80,7 +87,7 @@ pub fn envelope(destination: HttpDestination, body: &[u8]) -> Envelope {
 }
 
 /// Runs all checks.
-pub async fn all(receiver: &dyn Receiver) {
+pub async fn all(receiver: &impl Receiver) {
     s1_confirms_only_what_was_confirmed(receiver).await;
     s2_payload_and_headers_arrive_intact(receiver).await;
     s3_names_are_always_there(receiver).await;
@@ -89,7 +96,7 @@ pub async fn all(receiver: &dyn Receiver) {
 }
 
 /// Checks S1.
-pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
+pub async fn s1_confirms_only_what_was_confirmed(receiver: &impl Receiver) {
     for (behaviour, confirmed) in [(Behaviour::Refuse, false), (Behaviour::Confirm, true)] {
         receiver.behave(behaviour);
         let delivery = receiver.sink().deliver(envelope(receiver.destination(), b"x")).await;
@@ -100,7 +107,7 @@ pub async fn s1_confirms_only_what_was_confirmed(receiver: &dyn Receiver) {
 }
 
 /// Checks S2.
-pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
+pub async fn s2_payload_and_headers_arrive_intact(receiver: &impl Receiver) {
     receiver.behave(Behaviour::Confirm);
     let every_byte: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     for body in [&b""[..], b"\0", b"{\"a\" : 1.0}", &every_byte] {
@@ -118,29 +125,36 @@ pub async fn s2_payload_and_headers_arrive_intact(receiver: &dyn Receiver) {
 }
 
 /// Checks S3.
-pub async fn s3_names_are_always_there(receiver: &dyn Receiver) {
+pub async fn s3_names_are_always_there(receiver: &impl Receiver) {
     receiver.behave(Behaviour::Confirm);
-    let sent = envelope(receiver.destination(), b"x");
+    let mut sent = envelope(receiver.destination(), b"x");
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Arc::make_mut(&mut sent.spec).trace_parent = Some(trace.to_owned());
     let delivery_id = sent.delivery_id.to_string();
     let delivery = receiver.sink().deliver(sent).await;
     assert_eq!(delivery, Delivery::Confirmed, "S3");
     let arrived = receiver.arrivals().await;
-    for (name, value) in [
-        ("ce-id", delivery_id.as_str()),
-        ("webhook-id", delivery_id.as_str()),
-        ("ce-type", "duly.timer.fired"),
-        ("ce-source", "/namespaces/conformance"),
-        ("ce-subject", "timer%201"),
-        ("duly-loop", "duly"),
-        ("duly-attempt", "2"),
-        ("duly-due-at", "2023-11-14T22:13:20.000Z"),
-    ] {
-        assert_eq!(arrived[0].only(name), Some(value), "S3: {name}");
+    let due_at = "2023-11-14T22:13:20.000Z";
+    let attributes = [
+        ("specversion", "1.0"),
+        ("id", &delivery_id),
+        ("type", "duly.timer.fired"),
+        ("source", "/namespaces/conformance"),
+        ("time", due_at),
+        ("subject", "timer 1"),
+        ("datacontenttype", "application/octet-stream"),
+        ("traceparent", trace),
+    ];
+    let attributes = attributes.map(|(name, value)| receiver.attribute(name, value));
+    let others = [("duly-attempt", "2"), ("duly-due-at", due_at), ("traceparent", trace)];
+    let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    for (name, value) in attributes.into_iter().chain(others).chain(receiver.added(&delivery_id)) {
+        assert_eq!(arrived[0].only(&name), Some(&*value), "S3: {name}");
     }
 }
 
 /// Checks that nothing is sent after the deadline (S4).
-pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
+pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &impl Receiver) {
     receiver.behave(Behaviour::Confirm);
     let mut late = envelope(receiver.destination(), b"late");
     late.deadline = Instant::now();
@@ -151,7 +165,7 @@ pub async fn s4_nothing_is_sent_past_the_deadline(receiver: &dyn Receiver) {
 }
 
 /// Checks that a receiver that hangs ends at the deadline (S4).
-pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: &dyn Receiver) {
+pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: &impl Receiver) {
     receiver.behave(Behaviour::Hang);
     let within = Duration::from_millis(200);
     let mut sent = envelope(receiver.destination(), b"x");

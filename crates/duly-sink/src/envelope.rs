@@ -9,7 +9,7 @@ use duly_core::{
 
 /// One attempt of one firing. `Debug` shows only its names, never headers, payload, URL or secrets.
 #[derive(Clone)]
-pub struct Envelope {
+pub struct Envelope<D = HttpDestination> {
     /// Namespace of the timer.
     pub namespace: NamespaceName,
     /// Id of the timer.
@@ -20,20 +20,20 @@ pub struct Envelope {
     pub attempt: u32,
     /// Due time of the firing.
     pub due_at: Timestamp,
-    /// The caller's fields of the timer. Its payload is the body of the request.
+    /// The caller's fields of the timer, whose own destination may have moved to `destination`.
     pub spec: Arc<TimerSpec>,
     /// Destination of the attempt, which may be the fallback.
-    pub destination: HttpDestination,
+    pub destination: D,
     /// Secrets that sign the delivery: none, one, or two during a rotation.
     pub signing_secrets: Vec<SigningSecret>,
-    /// W3C trace context of the attempt, if it is traced; the receiver continues it.
+    /// W3C trace context of the attempt, if it is traced.
     pub delivery_trace_parent: Option<String>,
     /// Time after which the sender may not send (the end of its lease, with a margin). The destination's
     /// own time-out applies too; the earlier one counts.
     pub deadline: Instant,
 }
 
-impl fmt::Debug for Envelope {
+impl<D> fmt::Debug for Envelope<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Envelope")
             .field("namespace", &self.namespace)

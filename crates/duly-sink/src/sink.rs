@@ -2,6 +2,7 @@
 
 use duly_core::{
     Millis,
+    destination::HttpDestination,
     timer::{AttemptOutcome, Wait},
 };
 use futures::future::BoxFuture;
@@ -28,9 +29,9 @@ use crate::Envelope;
 /// # Cancellation safety
 ///
 /// If the future is dropped, the exchange is closed. It is then unknown whether the receiver got it.
-pub trait Sink: Send + Sync + 'static {
+pub trait Sink<D = HttpDestination>: Send + Sync + 'static {
     /// Delivers one firing once. Failures are part of the returned [`Delivery`].
-    fn deliver(&self, envelope: Envelope) -> BoxFuture<'_, Delivery>;
+    fn deliver(&self, envelope: Envelope<D>) -> BoxFuture<'_, Delivery>;
 }
 
 /// The result of one attempt.

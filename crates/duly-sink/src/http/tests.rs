@@ -104,6 +104,7 @@ impl Sink for Planted {
 }
 
 impl Receiver for Planted {
+    type Destination = HttpDestination;
     fn sink(&self) -> &dyn Sink {
         self
     }
@@ -115,6 +116,12 @@ impl Receiver for Planted {
     }
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>> {
         self.web.arrivals()
+    }
+    fn attribute(&self, name: &str, value: &str) -> (String, String) {
+        self.web.attribute(name, value)
+    }
+    fn added(&self, delivery_id: &str) -> Vec<(String, String)> {
+        self.web.added(delivery_id)
     }
 }
 
@@ -142,6 +149,11 @@ async fn canary_planted_faults_turn_the_conformance_checks_red() {
     .await;
     check("another delivery id", |sink, mut envelope| {
         envelope.delivery_id = duly_core::DeliveryId::from_u128(7);
+        sink.deliver(envelope)
+    })
+    .await;
+    check("drops the trace context", |sink, mut envelope| {
+        Arc::make_mut(&mut envelope.spec).trace_parent = None;
         sink.deliver(envelope)
     })
     .await;

@@ -116,6 +116,7 @@ async fn take(
 }
 
 impl Receiver for Web {
+    type Destination = HttpDestination;
     fn sink(&self) -> &dyn Sink {
         &self.sink
     }
@@ -127,6 +128,18 @@ impl Receiver for Web {
     }
     fn arrivals(&self) -> BoxFuture<'_, Vec<Arrival>> {
         Box::pin(async { self.state.arrivals.lock().unwrap().drain(..).collect() })
+    }
+    fn attribute(&self, name: &str, value: &str) -> (String, String) {
+        let name = match name {
+            "datacontenttype" => "content-type".to_owned(),
+            _ => format!("ce-{name}"),
+        };
+        (name, value.replace(' ', "%20"))
+    }
+    fn added(&self, delivery_id: &str) -> Vec<(String, String)> {
+        [("webhook-id", delivery_id), ("duly-loop", "duly")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
     }
 }
 
