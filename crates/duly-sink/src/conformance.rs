@@ -181,3 +181,6 @@ pub async fn s4_a_receiver_that_hangs_costs_no_more_than_the_deadline(receiver: 
     assert!(took >= within, "S4: gave up after {took:?}");
     assert!(took < within + Duration::from_secs(5), "S4: took {took:?}");
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,20 @@ pub struct Envelope<D = HttpDestination> {
     pub deadline: Instant,
 }
 
+impl<D> Envelope<D> {
+    /// Returns the W3C trace context of the call that scheduled the timer. The stored text was not checked
+    /// before; what no header can hold is left out.
+    pub(crate) fn scheduled_trace_parent(&self) -> Option<&str> {
+        let is_sendable = |byte: u8| matches!(byte, b' '..=b'~' | b'\t');
+        self.spec.trace_parent.as_deref().filter(|text| text.bytes().all(is_sendable))
+    }
+
+    /// Returns the W3C trace context that the receiver continues: of the attempt, else of the call.
+    pub(crate) fn trace_parent(&self) -> Option<&str> {
+        self.delivery_trace_parent.as_deref().or_else(|| self.scheduled_trace_parent())
+    }
+}
+
 impl<D> fmt::Debug for Envelope<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Envelope")

@@ -8,6 +8,8 @@
 //!    but older timers may have them.
 //! 5. Values are checked by `HeaderValue`, which refuses line breaks. So no value can inject a header.
 
+use std::borrow::Cow;
+
 use ::http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
 use duly_core::{
     Timestamp,
@@ -16,15 +18,15 @@ use duly_core::{
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::signature;
-use crate::Envelope;
-
-/// `ce-type` of every delivery.
-pub(super) const EVENT_TYPE: &str = "duly.timer.fired";
+use crate::{
+    Envelope,
+    cloud_event::{self, DATA_CONTENT_TYPE, TRACE_PARENT},
+};
 
 /// Value of [`LOOP`]; the name alone counts.
 const LOOP_VALUE: &str = "duly";
 
-/// ASCII characters that are percent-encoded in `ce-subject`.
+/// ASCII characters that are percent-encoded in attributes.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// Returns all headers of the delivery of `envelope`, sent at `now`.
@@ -32,53 +34,44 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 /// # Errors
 /// A sentence for operators, without the invalid value.
 pub(super) fn build(envelope: &Envelope, now: Timestamp) -> Result<HeaderMap, String> {
-    let mut map = HeaderMap::with_capacity(
-        envelope.destination.headers.len() + envelope.spec.headers.len() + 12,
-    );
-    let timer_has = |name: &str| envelope.spec.headers.get(name).is_some();
-    let of_destination = envelope.destination.headers.iter().filter(|(name, _)| !timer_has(name));
-    for (name, value) in of_destination.chain(envelope.spec.headers.iter()) {
+    let Envelope { spec, destination, .. } = envelope;
+    let mut map = HeaderMap::with_capacity(destination.headers.len() + spec.headers.len() + 12);
+    let timer_has = |name: &str| spec.headers.get(name).is_some();
+    let of_destination = destination.headers.iter().filter(|(name, _)| !timer_has(name));
+    for (name, value) in of_destination.chain(spec.headers.iter()) {
         if !is_forwarded(name) {
             put(&mut map, name, value)?;
         }
     }
-    if let Some(payload) = &envelope.spec.payload
-        && !map.contains_key(CONTENT_TYPE)
-    {
-        put(&mut map, CONTENT_TYPE.as_str(), payload.form.content_type())?;
+    let mut attributes = cloud_event::attributes(envelope, &destination.headers);
+    let scheduled = attributes.pop_if(|(name, _)| *name == TRACE_PARENT);
+    for attribute in attributes {
+        put_attribute(&mut map, attribute)?;
     }
-    cloud_event(&mut map, envelope)?;
     standard_webhook(&mut map, envelope, now)?;
     put(&mut map, LOOP, LOOP_VALUE)?;
     put(&mut map, "duly-attempt", &envelope.attempt.to_string())?;
     put(&mut map, "duly-due-at", &envelope.due_at.to_string())?;
-    trace_context(&mut map, envelope);
+    if let Some(context) = envelope.trace_parent() {
+        put(&mut map, "traceparent", context)?;
+    }
+    if let Some(attribute) = scheduled {
+        put_attribute(&mut map, attribute)?;
+    }
     Ok(map)
 }
 
-/// Adds the trace context of the attempt, and that of the call that scheduled the timer (CloudEvents 1.0,
-/// distributed tracing extension). For an attempt that is not traced the two are the same.
-fn trace_context(map: &mut HeaderMap, envelope: &Envelope) {
-    // The stored context was not checked before: an invalid header value is left out.
-    let value = |text: &Option<String>| HeaderValue::from_str(text.as_ref()?).ok();
-    let scheduled = value(&envelope.spec.trace_parent);
-    let delivered = value(&envelope.delivery_trace_parent).or_else(|| scheduled.clone());
-    for (name, value) in [("traceparent", delivered), ("ce-traceparent", scheduled)] {
-        if let Some(value) = value {
-            map.insert(name, value);
-        }
+/// Adds an attribute in the form of the CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).
+fn put_attribute(
+    map: &mut HeaderMap,
+    (name, value): (&'static str, Cow<'_, str>),
+) -> Result<(), String> {
+    match name {
+        DATA_CONTENT_TYPE => put(map, CONTENT_TYPE.as_str(), &value),
+        // Passed on as it was stored.
+        TRACE_PARENT => put(map, "ce-traceparent", &value),
+        _ => put(map, &format!("ce-{name}"), &percent_encoded(&value)),
     }
-}
-
-/// Adds the headers of the CloudEvents 1.0 HTTP binding, binary content mode (section 3.1).
-fn cloud_event(map: &mut HeaderMap, envelope: &Envelope) -> Result<(), String> {
-    put(map, "ce-specversion", "1.0")?;
-    put(map, "ce-id", &envelope.delivery_id.to_string())?;
-    let source = format!("/namespaces/{}", envelope.namespace);
-    put(map, "ce-source", &source)?;
-    put(map, "ce-type", EVENT_TYPE)?;
-    put(map, "ce-time", &envelope.due_at.to_string())?;
-    put(map, "ce-subject", &percent_encoded(envelope.id.as_str()))
 }
 
 /// Adds the Standard Webhooks headers: id and time always, a signature if there are secrets.
@@ -110,8 +103,8 @@ fn put(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
 
 /// Percent-encodes by the CloudEvents HTTP binding, section 3.1.3.2: space, double quote, percent and
 /// everything outside U+0021–U+007E, as the bytes of its UTF-8.
-pub(super) fn percent_encoded(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
+fn percent_encoded(text: &str) -> Cow<'_, str> {
+    utf8_percent_encode(text, ENCODED).into()
 }
 
 #[cfg(test)]
