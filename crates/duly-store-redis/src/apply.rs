@@ -15,11 +15,11 @@ use duly_core::{
     schedule::When,
     shard::{ShardId, shard_of},
 };
+use duly_decide::{Item, contended};
 use duly_store::{Command, Operation, Outcome, Refusal, Result, TimerView};
 use redis::Value;
 
 use crate::{
-    case::receiver_of,
     change::{at_once, digits, next_round},
     connection::Call,
     deployment::Deployment,
@@ -28,10 +28,10 @@ use crate::{
     rate::Grant,
     record::{self, Packed, Record},
     reply::Reply,
+    row::receiver_of,
+    rows::ShardRows,
     script::Script,
 };
-
-mod slow;
 
 /// Most schedule operations of one script.
 const GROUP: usize = 64;
@@ -212,8 +212,7 @@ impl Deployment {
             done.extend(commands.into_iter().map(|(i, _)| (i, outcome.clone())));
         }
         let work = slow.into_iter().map(|(i, command)| async move {
-            let outcome = self.apply_slow(shard, &command).await.unwrap_or_else(Outcome::Failed);
-            (i, outcome.answering(command.answer))
+            (i, self.apply_slow(shard, &command).await.answering(command.answer))
         });
         done.extend(at_once(work).await);
         done
@@ -255,6 +254,16 @@ impl Deployment {
         let mut reply = self.call_script(shard, Script::CountFreeIds, arguments).await?;
         let _now = reply.time()?;
         Ok(usize::try_from(reply.number()?).unwrap_or(all.count))
+    }
+
+    /// Reads, decides, and writes if nothing has changed in between.
+    async fn apply_slow(&self, shard: ShardId, command: &Command) -> Outcome {
+        let item = Item { command, random: rand::random() };
+        let mut rows = ShardRows::new(self, shard);
+        let outcome = duly_decide::apply(&mut rows, &[item]).await.pop();
+        // The coordinator shard may have granted an operation that made no timer.
+        rows.give_back(&command.namespace).await;
+        outcome.unwrap_or_else(|| Err(contended())).unwrap_or_else(Outcome::Failed)
     }
 
     /// Refuses an id of another shard.

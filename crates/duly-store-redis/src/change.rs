@@ -5,25 +5,24 @@ use std::{
     hash::Hash,
 };
 
-use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
+use duly_core::{NamespaceName, TimerId, Timestamp, shard::ShardId};
+pub(crate) use duly_decide::TRIES;
+use duly_decide::{Draft, Holder, Lease, LimitKind};
 use duly_store::{Error, MemberId, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use redis::Value;
 
 use crate::{
-    case::{Case, Draft},
     connection::Call,
     deployment::{Deployment, ReadRequest},
     error::{damaged, unavailable},
     nodes::parse_member_id,
-    quota::LimitKind,
-    record::{Holder, Lease, member_id_text},
+    record::member_id_text,
     reply::Reply,
+    row::Row,
     script::Script,
 };
 
-/// Attempts of a change while other callers keep changing the timer first.
-pub(crate) const TRIES: usize = 8;
 /// Most changes of one call that are under way at the same time.
 pub(crate) const AT_ONCE: usize = 64;
 /// Most ended leases, and most ended firings, that one step of a sweep takes.
@@ -74,14 +73,6 @@ pub(crate) fn next_round<T, K: Eq + Hash>(
     round
 }
 
-/// Returns the error of a call that lost against other changes at each attempt.
-pub(crate) fn contended() -> Error {
-    Error::Overloaded {
-        reason: format!("other callers kept changing the timer; gave up after {TRIES} attempts"),
-        retry_after: Millis::from_ms(100),
-    }
-}
-
 /// Result of writing a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
@@ -123,16 +114,19 @@ impl Deployment {
         results
     }
 
-    /// Writes a draft, unless something has changed since the case was read.
+    /// Writes a draft, unless something has changed since the row was read. `rate` is the admission of an operation
+    /// that `schedule_per_second` limits.
     pub(crate) async fn write(
         &self,
         shard: ShardId,
-        case: &Case,
+        row: &Row,
         draft: &Draft,
         script: Script,
+        rate: Option<&'static str>,
     ) -> Result<WriteResult> {
         let version = rand::random::<u64>().to_be_bytes();
-        let mut reply = self.call_script(shard, script, draft.arguments(case, version)).await?;
+        let mut reply =
+            self.call_script(shard, script, row.arguments(draft, version, rate)).await?;
         let word = reply.text()?;
         let _now = reply.time()?;
         Ok(match word.as_str() {
@@ -162,11 +156,11 @@ impl Deployment {
         let (_now, owed) = self.owed(shard, None).await?;
         let found = owed.len();
         let work = stream::iter(owed).map(|(name, id)| async move {
-            let Some(case) = self.case(shard, ReadRequest::new(&name, &id)).await? else {
+            let Some(row) = self.row(shard, ReadRequest::new(&name, &id)).await? else {
                 return Ok(());
             };
-            if let Some(draft) = case.due() {
-                self.write(shard, &case, &draft, Script::Change).await?;
+            if let Some(draft) = row.case.due() {
+                self.write(shard, &row, &draft, Script::Change, None).await?;
             }
             Ok::<(), Error>(())
         });
@@ -199,15 +193,15 @@ impl Deployment {
             let until = *until.get_or_insert(now);
             let is_old = move |since| then == MemberFate::Ends || since <= until;
             let work = stream::iter(owed).map(|(name, id)| async move {
-                let Some(case) = self.case(shard, ReadRequest::new(&name, &id)).await? else {
+                let Some(row) = self.row(shard, ReadRequest::new(&name, &id)).await? else {
                     return Ok(false);
                 };
                 let is_held =
                     |lease: Lease| lease.holder == Holder::Node(member_id) && is_old(lease.since);
-                let held = case.live.as_ref().filter(|live| live.lease.is_some_and(is_held));
-                let lost = |live| case.lose_node(live);
+                let held = row.case.live.as_ref().filter(|live| live.lease.is_some_and(is_held));
+                let lost = |live| row.case.lose_node(live);
                 let Some(draft) = held.and_then(lost) else { return Ok(false) };
-                let written = self.write(shard, &case, &draft, Script::Change).await?;
+                let written = self.write(shard, &row, &draft, Script::Change, None).await?;
                 Ok::<bool, Error>(written == WriteResult::Done)
             });
             let done: Vec<bool> = work.buffer_unordered(AT_ONCE).try_collect().await?;

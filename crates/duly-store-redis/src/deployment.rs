@@ -10,6 +10,7 @@ use duly_core::{
     DeliveryId, Incarnation, NamespaceName, Settings, TimerId, Timestamp, Tombstone,
     payload::PAYLOAD_BYTES_HARD, shard::ShardId,
 };
+use duly_decide::{Case, LiveTimer};
 use duly_record::packed::decode_settings;
 use duly_store::{Health, Result, deployment::Announcement};
 use parking_lot::Mutex;
@@ -18,7 +19,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     access::KnownAccess,
-    case::{Case, Control, LiveTimer, SeenBytes},
     change::digits,
     connection::Call,
     error::damaged,
@@ -29,10 +29,11 @@ use crate::{
     older::OlderMembers,
     options::Options,
     quota::{NamespaceLimit, Rebalance},
-    record::{self, Lease, Record, unreadable},
+    record::{self, Record, read_lease, unreadable},
     reply::Reply,
     rollback::Rollbacks,
     router::Router,
+    row::{Control, Row, SeenBytes},
     script::Script,
 };
 
@@ -202,11 +203,7 @@ impl Deployment {
     }
 
     /// Reads one id; `None` when there is no such namespace.
-    pub(crate) async fn case(
-        &self,
-        shard: ShardId,
-        wanted: ReadRequest<'_>,
-    ) -> Result<Option<Case>> {
+    pub(crate) async fn row(&self, shard: ShardId, wanted: ReadRequest<'_>) -> Result<Option<Row>> {
         let (space, known) = match wanted.space {
             NamespaceRef::Named(name) => (name.as_str().to_owned(), Vec::new()),
             NamespaceRef::Numbered(num) => (format!("#{num}"), self.known_of(num)),
@@ -240,7 +237,7 @@ impl Deployment {
         let bytes_max = wanted.payload_bytes_max;
         let live = unless_empty(&core, |packed| {
             let record = with_payload(&id, packed, payload, bytes_max)?;
-            Ok(LiveTimer { record, lease: Lease::read(&lease).map_err(unreadable)? })
+            Ok(LiveTimer { record, lease: read_lease(&lease).map_err(unreadable)? })
         })?;
         let over_until = reply.maybe_time()?;
         let retention = control.settings.retention;
@@ -265,17 +262,19 @@ impl Deployment {
             newest: wanted.dead_letter.is_none().then_some(entry),
             dead_letter_core,
         };
-        Ok(Some(Case {
+        let case = Case {
             id,
             now,
-            control,
+            namespace: control.name.clone(),
+            settings: Arc::clone(&control.settings),
             dead,
             live,
             tombstone: kept.filter(is_kept),
+            has_tombstone_row: !seen.tombstone.is_empty(),
             dead_letter,
             other_dead_letter,
-            seen,
-        }))
+        };
+        Ok(Some(Row { case, control, seen }))
     }
 
     /// Reads what is fixed for a namespace from the reply of a script.

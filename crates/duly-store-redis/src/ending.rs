@@ -29,12 +29,12 @@ use duly_core::{NamespaceName, shard::ShardId};
 use duly_store::{Error, Result, namespaces::DeleteMode};
 
 use crate::{
-    case::Control,
     change::{TRIES, digits, everywhere},
     deployment::Deployment,
     error::{after_change, damaged, unavailable},
     namespaces::unrecorded,
     reply::Reply,
+    row::Control,
     script::Script,
 };
 

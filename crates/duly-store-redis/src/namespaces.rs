@@ -28,10 +28,10 @@ use duly_store::{
 };
 
 use crate::{
-    case::Control,
     change::{TRIES, at_once, digits, flag},
     deployment::Deployment,
     quota::Allocations,
+    row::Control,
     script::Script,
     settings,
 };

@@ -98,15 +98,16 @@ use std::{
 };
 
 use duly_core::{NamespaceName, shard::ShardId};
+use duly_decide::LimitKind;
 use duly_store::Result;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    case::Control,
     change::{at_once, digits},
     deployment::Deployment,
     error::{damaged, unavailable},
+    row::Control,
     script::Script,
 };
 
@@ -125,14 +126,6 @@ const REST_AFTER_NOTHING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most rounds of one rebalance: a round that finishes a change or sweeps is followed by another.
 const ROUNDS: usize = 4;
-
-duly_core::named_enum! {
-    /// A limit that the shards keep together.
-    pub enum LimitKind {
-        Pending = "pending",
-        Dead = "dead",
-    }
-}
 
 /// One limit of one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

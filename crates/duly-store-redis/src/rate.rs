@@ -100,7 +100,7 @@ impl Deployment {
 }
 
 /// Returns the refusal of a schedule operation above the rate.
-pub(crate) fn too_fast(control: &crate::case::Control, wait: Duration) -> Refusal {
+pub(crate) fn too_fast(control: &crate::row::Control, wait: Duration) -> Refusal {
     let rate = control.settings.limits.schedule_per_second.unwrap_or(0);
     Refusal::schedules_too_fast(&control.name, rate, wait)
 }

@@ -1,20 +1,21 @@
 //! Reads: one timer, lists, counts, forecasts.
 
 use duly_core::{NamespaceName, State, TimerId, Timestamp, shard::ShardId, totals::Totals};
+use duly_decide::{LiveTimer, context_of};
 use duly_store::{
     Error, Forecast, ForecastRequest, ListRequest, Page, Result, Stats, TimerView,
     query::{Body, LaneStats, ListState, Position},
 };
 
 use crate::{
-    case::{Control, LiveTimer, context_of},
     change::{SWEEPS, digits, flag},
     deployment::{Deployment, NamespaceRef, ReadRequest},
     error::damaged,
     keys,
     namespaces::Absence,
-    record::{self, Lease, Record, unreadable},
+    record::{self, Record, read_lease, unreadable},
     reply::Reply,
+    row::{Control, Row},
     script::Script,
     settings::lane_key,
 };
@@ -47,8 +48,8 @@ impl Deployment {
         bytes_max: u64,
     ) -> Result<Option<TimerView>> {
         let wanted = ReadRequest { payload_bytes_max: bytes_max, ..ReadRequest::new(name, id) };
-        match self.case(shard, wanted).await? {
-            Some(case) => {
+        match self.row(shard, wanted).await? {
+            Some(Row { case, .. }) => {
                 let view = case.view_by_clock();
                 view.map(|view| case.check_memory(&view, bytes_max).map(|()| view)).transpose()
             }
@@ -192,8 +193,7 @@ impl Deployment {
                 }
                 _ => {
                     let record = Record::unpack(id, &packed).map_err(unreadable)?;
-                    let live =
-                        LiveTimer { record, lease: Lease::read(&lease).map_err(unreadable)? };
+                    let live = LiveTimer { record, lease: read_lease(&lease).map_err(unreadable)? };
                     (live.view_by_clock(&context), Some(live.record))
                 }
             };
@@ -305,9 +305,9 @@ impl Deployment {
         shard: ShardId,
         name: &NamespaceName,
     ) -> Result<(Timestamp, Option<Control>)> {
-        let case = self.case(shard, ReadRequest::bare(NamespaceRef::Named(name), None)).await?;
-        let now = case.as_ref().map_or(Timestamp::MIN, |case| case.now);
-        Ok((now, case.map(|case| case.control)))
+        let row = self.row(shard, ReadRequest::bare(NamespaceRef::Named(name), None)).await?;
+        let now = row.as_ref().map_or(Timestamp::MIN, |row| row.case.now);
+        Ok((now, row.map(|row| row.control)))
     }
 }
 

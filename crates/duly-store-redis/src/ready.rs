@@ -75,8 +75,8 @@ impl Deployment {
     }
 
     async fn settings_now(&self, shard: ShardId, num: &str) -> Result<Option<Arc<Settings>>> {
-        let case = self.case(shard, ReadRequest::bare(NamespaceRef::Numbered(num), None)).await?;
-        Ok(case.map(|case| case.control.settings))
+        let row = self.row(shard, ReadRequest::bare(NamespaceRef::Numbered(num), None)).await?;
+        Ok(row.map(|row| row.control.settings))
     }
 }
 

@@ -12,10 +12,8 @@ mod lease;
 mod tests;
 mod tombstone;
 
-pub(crate) use duly_record::packed::{
-    Packed, Record, SeparatePayload, TIMES, core_of, unpack_core,
-};
-pub(crate) use lease::{Holder, Lease, member_id_text};
+pub(crate) use duly_record::packed::{Packed, Record, TIMES, core_of, unpack_core};
+pub(crate) use lease::{member_id_text, read_lease, unpack_lease};
 pub(crate) use tombstone::{cancelled, decode as decode_tombstone};
 
 /// Returns the key of the firing of a record among the records of its namespace.

@@ -5,26 +5,21 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use duly_core::{Millis, NamespaceName, TimerId, namespace::LEASE_MAX, shard::ShardId};
+use duly_core::{NamespaceName, TimerId, shard::ShardId};
+use duly_decide::{Lease, SettleItem, TRIES, contended};
 use duly_store::{Result, SettleOutcome, SettleVerdict, Settlement};
-use redis::Value;
 
 use crate::{
-    case::SettleDecision,
-    change::{TRIES, WriteResult, at_once, contended, digits, next_round},
-    connection::Call,
+    change::{WriteResult, at_once, next_round},
     deployment::{Deployment, NamespaceRef, ReadRequest},
-    error::damaged,
-    reply::Reply,
+    rows::ShardRows,
     script::Script,
     token::Ticket,
+    verdicts::{OpenSettlement, acknowledge, extend, parse_outcome, words},
 };
 
 /// Most acks of one script.
 const GROUP: usize = 128;
-
-/// A settlement whose token was parsed, with its place in the call.
-type OpenSettlement = (usize, Ticket, Settlement);
 
 impl Deployment {
     /// Settles leases. An error means that none of the settlements is known to have taken effect.
@@ -106,7 +101,7 @@ impl Deployment {
             }
         }
         let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
-            (i, self.settle_slow(shard, &ticket, &settlement).await)
+            (i, self.settle_slow(shard, ticket.nonce, &settlement).await)
         });
         done.extend(at_once(work).await);
         done
@@ -115,46 +110,12 @@ impl Deployment {
     async fn settle_slow(
         &self,
         shard: ShardId,
-        ticket: &Ticket,
+        nonce: u64,
         settlement: &Settlement,
     ) -> Result<SettleOutcome> {
-        for _ in 0..TRIES {
-            let wanted = ReadRequest {
-                firing: Some((ticket.incarnation, ticket.occurrence)),
-                ..ReadRequest::bare(NamespaceRef::Numbered(&ticket.num), Some(&ticket.id))
-            };
-            let Some(case) = self.case(shard, wanted).await? else {
-                return Ok(SettleOutcome::LeaseLost);
-            };
-            let believed = settlement.namespace.as_ref();
-            if believed.is_some_and(|name| *name != case.control.name) {
-                return Ok(SettleOutcome::InvalidToken);
-            }
-            if let Some(draft) = case.due() {
-                self.write(shard, &case, &draft, Script::Change).await?;
-                continue;
-            }
-            match case.decide_settlement(ticket, &settlement.verdict) {
-                SettleDecision::Answer(outcome) => return Ok(outcome),
-                SettleDecision::Write(draft, outcome) => {
-                    if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done
-                    {
-                        return Ok(outcome);
-                    }
-                }
-                SettleDecision::Held => {
-                    let call = match settlement.verdict {
-                        SettleVerdict::Extend { lease } => extend(ticket, settlement, lease),
-                        _ => acknowledge(&[(0, ticket.clone(), settlement.clone())]),
-                    };
-                    let mut words = words(self.router.call(shard, call).await?)?;
-                    if let Some(outcome) = parse_outcome(&mut words)? {
-                        return Ok(outcome);
-                    }
-                }
-            }
-        }
-        Err(contended())
+        let item = SettleItem { settlement, nonce };
+        let mut outcomes = duly_decide::settle(&mut ShardRows::new(self, shard), &[item]).await;
+        outcomes.pop().unwrap_or_else(|| Err(contended()))
     }
 
     /// Hands back a firing that a claim granted whose reply was lost.
@@ -167,70 +128,20 @@ impl Deployment {
     ) -> Result<()> {
         for _ in 0..TRIES {
             let wanted = ReadRequest::bare(NamespaceRef::Numbered(num), Some(id));
-            let Some(case) = self.case(shard, wanted).await? else {
+            let Some(row) = self.row(shard, wanted).await? else {
                 return Ok(());
             };
-            let Some(live) = &case.live else { return Ok(()) };
-            let held = |lease: crate::record::Lease| lease.nonce.to_be_bytes()[..6] == nonce;
+            let Some(live) = &row.case.live else { return Ok(()) };
+            let held = |lease: Lease| lease.nonce.to_be_bytes()[..6] == nonce;
             if !live.lease.is_some_and(held) {
                 return Ok(());
             }
-            let Some(draft) = case.hand_back(live) else { return Ok(()) };
-            if self.write(shard, &case, &draft, Script::Change).await? == WriteResult::Done {
+            let Some(draft) = row.case.hand_back(live) else { return Ok(()) };
+            let written = self.write(shard, &row, &draft, Script::Change, None).await?;
+            if written == WriteResult::Done {
                 return Ok(());
             }
         }
         Ok(())
     }
-}
-
-/// Returns the script call that takes acks of one namespace.
-fn acknowledge(group: &[OpenSettlement]) -> Call {
-    let mut arguments = Vec::with_capacity(2 + 2 * group.len());
-    if let Some((_, ticket, settlement)) = group.first() {
-        arguments.push(ticket.num.clone().into_bytes());
-        arguments.push(believed(settlement));
-    }
-    for (_, ticket, _) in group {
-        arguments.push(ticket.id.as_str().as_bytes().to_vec());
-        arguments.push(ticket.nonce.to_be_bytes().to_vec());
-    }
-    Call::new(Script::Ack, arguments)
-}
-
-/// Returns the script call that moves the end of a lease.
-fn extend(ticket: &Ticket, settlement: &Settlement, by: Millis) -> Call {
-    let arguments = vec![
-        ticket.num.clone().into_bytes(),
-        ticket.id.as_str().as_bytes().to_vec(),
-        ticket.nonce.to_be_bytes().to_vec(),
-        believed(settlement),
-        digits(by.ms()),
-        digits(LEASE_MAX.ms()),
-    ];
-    Call::new(Script::Extend, arguments)
-}
-
-/// Returns the namespace that the caller named, or nothing.
-fn believed(settlement: &Settlement) -> Vec<u8> {
-    let name = settlement.namespace.as_ref();
-    name.map_or_else(Vec::new, |name| name.as_str().as_bytes().to_vec())
-}
-
-/// Returns the words of a reply, without the time in front.
-fn words(answer: Value) -> Result<Reply> {
-    let mut reply = Reply::list(answer)?;
-    let _now = reply.time()?;
-    Ok(reply)
-}
-
-/// Returns the outcome that a word means; `None` if the slow path is needed.
-fn parse_outcome(words: &mut Reply) -> Result<Option<SettleOutcome>> {
-    Ok(match words.text()?.as_str() {
-        "OK" => Some(SettleOutcome::Ok),
-        "LOST" => Some(SettleOutcome::LeaseLost),
-        "INVALID" => Some(SettleOutcome::InvalidToken),
-        "SLOW" => None,
-        other => return Err(damaged(format!("unknown reply to a settlement: {other}"))),
-    })
 }

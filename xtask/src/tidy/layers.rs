@@ -17,6 +17,7 @@ const LAYERS: &[&str] = &[
     "duly-tls",
     "duly-api",
     "duly-store",
+    "duly-decide",
     "duly-store-embedded",
     "duly-store-redis",
     "duly-store-postgres",

@@ -190,6 +190,28 @@ proptest! {
     }
 }
 
+#[test]
+fn p11_every_field_comes_in_as_it_went_out_in_each_form() {
+    let every = Timer { last_settled: None, ..Timer::every_field() };
+    let live = Timer { dead_letter: None, ..every.clone() };
+    let dead_letter = Timer { next_attempt_at: None, ..every.clone() };
+    for (timer, state) in [(live, State::Retrying), (dead_letter, State::Dead)] {
+        assert_eq!(taken(&text(&view(timer.clone(), state))), timer);
+    }
+    let mut schedule = Schedule::new(every.id, When::At(every.due_at));
+    schedule.spec = duly_core::TimerSpec { trace_parent: None, ..every.spec };
+    let read = through_both(&message(&schedule));
+    let checked = read.check(MessageFormat::Protobuf, || unreachable!("it has an id"));
+    assert_eq!(checked, Ok((schedule, IfExists::Keep)));
+    let sent = crate::NamespaceSettings::exported(&Settings::every_field());
+    let defaults = Settings {
+        signing_secrets: Settings::every_field().signing_secrets,
+        ..Settings::default()
+    };
+    let read = through_both(&sent).over(defaults.clone(), &defaults, &[]);
+    assert_eq!(read, Ok(Settings::every_field()));
+}
+
 fn plain() -> Timer {
     let at = |ms| Timestamp::from_unix_ms(ms).expect("a time");
     let schedule = Schedule::new(TimerId::new("a").expect("an id"), When::At(at(5_000)));

@@ -12,8 +12,10 @@ use std::{
     thread,
 };
 
-use duly_core::State;
-use duly_store::{Outcome, SettleVerdict, Store, conformance::ManualClock, namespaces::Activity};
+use duly_core::{Settings, State, Timer, TimerId};
+use duly_store::{
+    Operation, Outcome, SettleVerdict, Store, conformance::ManualClock, namespaces::Activity,
+};
 use duly_store_embedded::{
     EmbeddedStore, Options, Tail,
     backup::{BackupError, BackupReport, restore},
@@ -154,6 +156,28 @@ fn p10_a_restored_store_is_the_source_as_it_was_at_the_backup() {
         assert_eq!(found.timers.keys().collect::<Vec<_>>(), then.timers.keys().collect::<Vec<_>>());
         assert_eq!(found.namespaces, then.namespaces);
     }
+}
+
+#[test]
+fn p11_a_backup_keeps_every_field() {
+    let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
+    let store = opened(&dir.path().join("data"), &clock, 1);
+    let put = Step::Put("shop", Box::new(Settings::every_field()));
+    perform(&store, &put, &mut Tokens::new()).expect("taken");
+    let moved = Timer { last_settled: None, ..Timer::every_field() };
+    let id = |text| TimerId::new(text).expect("an id");
+    let live = Timer { id: id("live"), dead_letter: None, ..moved.clone() };
+    let dead_letter = Timer { id: id("dead"), next_attempt_at: None, ..moved };
+    let import = |timer: &Timer| Operation::Import { timer: Box::new(timer.clone()) };
+    apply(&store, "shop", vec![import(&live), import(&dead_letter)]).expect("taken");
+    let target = dir.path().join("backup");
+    back_up(&store, &target);
+    let (_data, copy) = restored(&target, &clock);
+    for timer in [&live, &dead_letter] {
+        let view = get(&copy, "shop", timer.id.as_str()).expect("it is there");
+        assert_eq!(view.timer(), Some(timer));
+    }
+    assert_eq!(*Snapshot::of(&copy).namespaces["shop"].0.settings, Settings::every_field());
 }
 
 #[test]

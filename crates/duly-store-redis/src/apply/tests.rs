@@ -15,6 +15,7 @@ use duly_core::{
     schedule::IfExists,
     settle,
 };
+use duly_decide::Case;
 use duly_redis_testkit::server::Server;
 use duly_store::{
     Answer, ClaimRequest, LaneClaim, Owner, SettleOutcome, SettleVerdict, Settlement, Store,
@@ -26,8 +27,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
-    Options, RedisStore, case::Case, deployment::ReadRequest, tests::direct_scripts::name,
-    token::Ticket,
+    Options, RedisStore, deployment::ReadRequest, tests::direct_scripts::name, token::Ticket,
 };
 
 const SHARD: ShardId = ShardId(0);
@@ -103,8 +103,8 @@ impl World {
 
     async fn case(&self, id: &TimerId) -> Case {
         let name = name();
-        let case = self.store.deployment.case(SHARD, ReadRequest::new(&name, id)).await;
-        case.expect("it is read").expect("the namespace is there")
+        let case = self.store.deployment.row(SHARD, ReadRequest::new(&name, id)).await;
+        case.expect("it is read").expect("the namespace is there").case
     }
 
     async fn usage(&self) -> Usage {
@@ -113,7 +113,7 @@ impl World {
     }
 
     fn context<'a>(&self, case: &'a Case, usage: Usage) -> Context<'a> {
-        let (namespace, settings) = (&case.control.name, &*case.control.settings);
+        let (namespace, settings) = (&case.namespace, &*case.settings);
         assert_eq!(settings.limits, self.settings.limits);
         let now = Now { wall: case.now, steady: case.now };
         Context { namespace, settings, usage, now, random: 0 }

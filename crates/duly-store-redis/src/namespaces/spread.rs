@@ -5,12 +5,12 @@ use duly_store::Result;
 
 use super::{CoordinatorState, NextNamespace, SettingsAuthor, time};
 use crate::{
-    case::Control,
     change::{TRIES, everywhere},
     deployment::Deployment,
     error::{after_change, damaged, unavailable},
     quota::Allocations,
     reply::namespace_name,
+    row::Control,
     script::Script,
 };
 

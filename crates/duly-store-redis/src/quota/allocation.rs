@@ -9,11 +9,11 @@ use duly_core::shard::ShardId;
 use duly_store::Result;
 
 use crate::{
-    case::Control,
     change::{TRIES, at_once},
     deployment::Deployment,
     error::{damaged, unavailable},
     namespaces::CoordinatorState,
+    row::Control,
     script::Script,
     settings::even_split,
 };

@@ -1,6 +1,7 @@
 //! Tests of tombstones and leases as the scripts write them (P11).
 
 use duly_core::{Timer, TimerId, Timestamp, Tombstone, tombstone::Ended};
+use duly_decide::Holder;
 use proptest::prelude::*;
 
 use super::*;
@@ -39,7 +40,7 @@ fn tombstones_decode_from_bytes_of_record_and_lease() {
 fn leases_decode_holder_and_end() {
     let of = |until: u8, who: &str| {
         let times = [0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, until, 0, 0, 0, 0, 0, 4];
-        Lease::unpack(&[&9_u64.to_be_bytes()[..], &times, who.as_bytes()].concat())
+        unpack_lease(&[&9_u64.to_be_bytes()[..], &times, who.as_bytes()].concat())
     };
     let node = of(0, "00000000000000ff").unwrap();
     assert_eq!((node.since.unix_ms(), node.claimable_at.unix_ms()), (5, 4));
@@ -49,7 +50,7 @@ fn leases_decode_holder_and_end() {
     let consumer = of(7, "C").unwrap();
     assert!(consumer.is_over(Timestamp::saturating_from_unix_ms(7)));
     assert!(!consumer.is_over(Timestamp::saturating_from_unix_ms(6)));
-    assert!(of(7, "").is_err() && Lease::unpack(&[0; 25]).is_err());
+    assert!(of(7, "").is_err() && unpack_lease(&[0; 25]).is_err());
 }
 
 #[test]
@@ -65,6 +66,6 @@ proptest! {
     #[test]
     fn damaged_bytes_are_refused_and_never_panic(bytes: Vec<u8>) {
         let _any = decode_tombstone(id(), &bytes).is_ok();
-        let _any = Lease::unpack(&bytes).is_ok();
+        let _any = unpack_lease(&bytes).is_ok();
     }
 }

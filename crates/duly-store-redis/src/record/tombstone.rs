@@ -17,7 +17,7 @@ use duly_record::{
     packed::{Reader, Result, Unreadable, Writer},
 };
 
-use super::{Lease, Record, unpack_core};
+use super::{Record, unpack_core, unpack_lease};
 
 /// Packs the tombstone of a cancelled timer, whose record was read.
 pub(crate) fn cancelled(tombstone: &Tombstone) -> Vec<u8> {
@@ -66,7 +66,7 @@ pub(crate) fn decode(id: TimerId, bytes: &[u8]) -> Result<Tombstone> {
     let lease = r.take(lease_bytes)?;
     let mut timer = unpack_core(id, r.rest())?;
     if !lease.is_empty() {
-        let lease = Lease::unpack(lease)?;
+        let lease = unpack_lease(lease)?;
         let attempt = timer.attempts + 1;
         timer.attempt_concluded(Attempt::new(attempt, lease.since, AttemptOutcome::Delivered, ""));
         timer.last_settled = Some(SettledToken { nonce: lease.nonce, verdict: Verdict::Ack });

@@ -298,7 +298,7 @@ async fn other_format_is_refused_and_empty_database_created_once() {
     drop(opened);
     assert_eq!(tell(server.port(), "HSET duly:{17q}:deployment format 99"), ":0");
     let refusal = refused(&options(&url(&server), 8)).await;
-    assert!(refusal.contains("format 99") && refusal.contains("reads 6"), "{refusal}");
+    assert!(refusal.contains("format 99") && refusal.contains("reads 7"), "{refusal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

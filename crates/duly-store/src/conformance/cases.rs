@@ -244,6 +244,7 @@ macro_rules! conformance_cases {
             }
             intact {
                 p11_t7_payloads_of_every_form_and_size,
+                p11_every_field_stays_in_every_state,
                 p11_headers_in_order_and_everything_that_travels,
                 p11_t5_every_id_that_is_allowed_works,
                 p11_changed_payload_is_delivered,

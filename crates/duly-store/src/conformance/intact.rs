@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    Destination, Millis, Payload, State,
+    Destination, Millis, Payload, Schedule, Settings, State, Timer, TimerSpec,
     destination::{HttpDestination, Method},
     headers::Headers,
     payload::{Form, PAYLOAD_BYTES_DEFAULT},
@@ -10,10 +10,10 @@ use duly_core::{
 };
 
 use super::{
-    CaseResult, Harness,
-    scene::{Scene, cancel_op, dead, ms, secs, timer},
+    CaseResult, Harness, Restart,
+    scene::{Scene, cancel_op, dead, id, ms, secs, timer},
 };
-use crate::{SettleVerdict, query::ListState};
+use crate::{Operation, SettleVerdict, query::ListState};
 
 pub(super) async fn p11_t7_payloads_of_every_form_and_size(harness: &dyn Harness) -> CaseResult {
     let scene = Scene::new(harness).await;
@@ -77,6 +77,47 @@ pub(super) async fn p11_headers_in_order_and_everything_that_travels(
     let firing = &claimed.firings[0];
     assert_eq!(*firing.spec, asked.spec);
     assert_eq!(*firing.destination(), destination);
+    CaseResult::Whole
+}
+
+pub(super) async fn p11_every_field_stays_in_every_state(harness: &dyn Harness) -> CaseResult {
+    let scene = Scene::new(harness).await;
+    let spec = TimerSpec::every_field();
+    let asked = Schedule { spec: spec.clone(), ..timer("a", scene.at(Millis::ZERO)) };
+    scene.create(asked).await;
+    let stored = async |id: &str, state| {
+        let view = scene.view(id).await;
+        assert_eq!(view.state, state);
+        view.timer().expect("a whole timer").clone()
+    };
+    assert_eq!(stored("a", State::Due).await.spec, spec);
+    let lane = spec.destination.as_ref().expect("it has one").lane_key();
+    let claimed = scene.claim_as(scene.request(vec![lane])).await;
+    let firing = &claimed.firings[0];
+    assert_eq!(*firing.spec, spec);
+    assert_eq!(stored("a", State::InFlight).await.spec, spec);
+    scene.settled(firing, dead()).await;
+    assert_eq!(stored("a", State::Dead).await.spec, spec);
+    scene.put(Settings::every_field()).await;
+    let namespace = scene.store().get_namespace(scene.namespace.clone()).await;
+    let settings = namespace.expect("it replies").expect("it is there").settings;
+    assert_eq!(*settings, Settings::every_field());
+    // Timers of another store, in every field of a record.
+    let dead_letter =
+        Timer { id: id("dead"), next_attempt_at: None, last_settled: None, ..Timer::every_field() };
+    let retrying =
+        Timer { id: id("retrying"), dead_letter: None, last_settled: None, ..Timer::every_field() };
+    for (timer, state) in [(dead_letter, State::Dead), (retrying, State::Retrying)] {
+        scene.apply(Operation::Import { timer: Box::new(timer.clone()) }).await;
+        assert_eq!(stored(timer.id.as_str(), state).await, timer);
+        scene.restart(Restart::Kill).await;
+        assert_eq!(stored(timer.id.as_str(), state).await, timer);
+    }
+    scene.apply(cancel_op("retrying")).await;
+    let view = scene.view("retrying").await;
+    let every = Timer::every_field();
+    assert_eq!((view.state, view.attempts()), (State::Cancelled, every.attempts));
+    assert_eq!((view.due_at(), view.maybe_delivered()), (every.due_at, true));
     CaseResult::Whole
 }
 

@@ -1,36 +1,30 @@
 //! Decisions about a case: the core decides, and its effect becomes a draft.
 
-use std::sync::Arc;
-
 use duly_core::{
     Millis, NamespaceName, Settings, Timer, Timestamp, Tombstone,
-    destination::LaneKey,
     operate::{Cause, Context, Decision, Effect, Known, Now, Operation, Reply, Usage, operate},
     settle::{self, HeldLease, LeaseLoss, expire, lose_lease, settled_before},
-    tombstone::Ended,
 };
+use duly_record::packed::{Record, SeparatePayload};
 use duly_store::{Answer, Error, Refusal, SettleOutcome, SettleVerdict, TimerView};
 
-use super::{Case, Draft, LiveChange, LiveTimer};
-use crate::{
-    record::{Record, SeparatePayload},
-    token::Ticket,
-};
+use crate::{Case, Draft, LiveChange, LiveTimer};
 
 /// Decision about a settlement.
 #[derive(Debug)]
-pub(crate) enum SettleDecision {
+pub enum SettleDecision {
     /// Nothing to write: this is the result.
     Answer(SettleOutcome),
     /// Write this draft; if nothing has changed in between, this is the result.
     Write(Box<Draft>, SettleOutcome),
-    /// The lease is held, and a script takes this verdict.
-    Held,
 }
 
 impl Case {
     /// Decides what an operation on this id does. The case must be up to date with the clock.
-    pub(crate) fn decide(
+    ///
+    /// # Errors
+    /// The refusal of the operation; within, the error of a reply that is too large.
+    pub fn decide(
         &self,
         operation: Operation,
         random: u64,
@@ -48,7 +42,7 @@ impl Case {
     /// Refuses a reply that would show more of what was read than the command allows.
     fn check_answer(&self, decision: &Decision, answer: Answer) -> Result<(), Error> {
         let bytes = || {
-            let bytes = decision.read_bytes(&self.control.name);
+            let bytes = decision.read_bytes(&self.namespace);
             let missing = match &decision.reply {
                 _ if bytes == 0 => 0,
                 Reply::Existing(view) | Reply::Unchanged(view) if view.timer().is_none() => 0,
@@ -59,15 +53,15 @@ impl Case {
         Ok(answer.check(bytes)?)
     }
 
-    /// Returns the context for the core. The scripts check quotas with the write.
-    pub(super) fn context(&self, random: u64) -> Context<'_> {
+    /// Returns the context for the core. A store checks quotas with the write.
+    pub(crate) fn context(&self, random: u64) -> Context<'_> {
         let usage = Usage { dead: self.dead, ..Usage::default() };
-        let context = context_of(&self.control.name, &self.control.settings, self.now);
+        let context = context_of(&self.namespace, &self.settings, self.now);
         Context { usage, random, ..context }
     }
 
     /// Returns the draft of a decision that changes something.
-    pub(crate) fn draft(&self, decision: &Decision) -> Option<Draft> {
+    pub fn draft(&self, decision: &Decision) -> Option<Draft> {
         let draft = self.draft_of(decision.effect.as_ref()?, decision.shows_stored_content);
         Some(Draft { quota_use: decision.quota_use, ..draft })
     }
@@ -90,7 +84,7 @@ impl Case {
                 };
                 Draft {
                     live: Some(LiveChange::Put(with(timer, apart))),
-                    drop_tombstone: !self.seen.tombstone.is_empty(),
+                    drop_tombstone: self.has_tombstone_row,
                     removes_dead_letter: *cause == Cause::Redriven,
                     counts,
                     ..Draft::default()
@@ -105,9 +99,9 @@ impl Case {
                 counts,
                 ..Draft::default()
             },
-            Effect::End(tombstone) if tombstone.ended == Ended::Cancelled => Draft {
+            Effect::End(tombstone) => Draft {
                 live: Some(LiveChange::Removed),
-                cancelled: Some((**tombstone).clone()),
+                ended: Some((**tombstone).clone()),
                 counts,
                 ..Draft::default()
             },
@@ -118,38 +112,42 @@ impl Case {
             }
             Effect::Forget => Draft { drop_tombstone: true, counts, ..Draft::default() },
             Effect::Purge => Draft { removes_dead_letter: true, counts, ..Draft::default() },
-            Effect::End(_) | Effect::Extend(_) => unreachable!("a script takes these verdicts"),
+            Effect::Extend(by) => {
+                Draft { live: Some(LiveChange::Extended(*by)), ..Draft::default() }
+            }
         }
     }
 
     /// Returns the draft of what must be written because of the clock, if anything.
-    pub(crate) fn due(&self) -> Option<Draft> {
+    pub fn due(&self) -> Option<Draft> {
         let effect = self.live.as_ref()?.due(&self.context(0))?;
         Some(self.draft_of(&effect, true))
     }
 
     /// Returns the draft that ends the lease of a node that is gone.
-    pub(crate) fn lose_node(&self, live: &LiveTimer) -> Option<Draft> {
+    pub fn lose_node(&self, live: &LiveTimer) -> Option<Draft> {
         let effect = live.lose_lease(LeaseLoss::NodeGone, self.now, &self.context(0))?;
         Some(self.draft_of(&effect, true))
     }
 
     /// Returns the draft that hands back a firing which its claimer did not get.
-    pub(crate) fn hand_back(&self, live: &LiveTimer) -> Option<Draft> {
+    pub fn hand_back(&self, live: &LiveTimer) -> Option<Draft> {
         let timer = Box::new(live.record.timer.clone());
         let held = live.held(self.now)?;
         let (effect, _) = settle::settle(timer, &held, &SettleVerdict::Release, &self.context(0));
         Some(self.draft_of(&effect?, true))
     }
 
+    /// Returns `true` if the lease of this token is held.
+    pub fn holds(&self, nonce: u64) -> bool {
+        let lease = self.live.as_ref().and_then(|live| live.lease);
+        lease.is_some_and(|lease| lease.nonce == nonce)
+    }
+
     /// Decides what a settlement does. The case must be up to date with the clock.
-    pub(crate) fn decide_settlement(
-        &self,
-        ticket: &Ticket,
-        verdict: &SettleVerdict,
-    ) -> SettleDecision {
+    pub fn decide_settlement(&self, nonce: u64, verdict: &SettleVerdict) -> SettleDecision {
         let held = self.live.as_ref().and_then(|live| Some((live, live.held(self.now)?)));
-        let Some((live, held)) = held.filter(|(_, held)| held.nonce == ticket.nonce) else {
+        let Some((live, held)) = held.filter(|(_, held)| held.nonce == nonce) else {
             let records = [
                 self.live.as_ref().map(|live| &live.record.timer),
                 self.dead_letter.as_ref().map(|letter| &letter.timer),
@@ -157,12 +155,9 @@ impl Case {
             ];
             let known = records.into_iter().flatten().map(|timer| timer.last_settled);
             let tombstone = self.tombstone.as_ref().map(Tombstone::settled);
-            let outcome = settled_before(known.chain(tombstone), ticket.nonce, verdict);
+            let outcome = settled_before(known.chain(tombstone), nonce, verdict);
             return SettleDecision::Answer(outcome);
         };
-        if matches!(verdict, SettleVerdict::Ack | SettleVerdict::Extend { .. }) {
-            return SettleDecision::Held;
-        }
         let timer = Box::new(live.record.timer.clone());
         match settle::settle(timer, &held, verdict, &self.context(0)) {
             (Some(effect), outcome) => {
@@ -199,7 +194,7 @@ impl LiveTimer {
     }
 
     /// Returns the view at the present clock: what the clock has ended counts as ended, and may leave nothing.
-    pub(crate) fn view_by_clock(&self, context: &Context<'_>) -> Option<TimerView> {
+    pub fn view_by_clock(&self, context: &Context<'_>) -> Option<TimerView> {
         let (namespace, now) = (context.namespace, context.now.wall);
         match self.due(context) {
             Some(Effect::End(tombstone)) => {
@@ -212,7 +207,7 @@ impl LiveTimer {
     }
 
     /// Returns the lease in the core's form.
-    pub(crate) fn held(&self, now: Timestamp) -> Option<HeldLease> {
+    pub fn held(&self, now: Timestamp) -> Option<HeldLease> {
         let lease = self.lease?;
         Some(HeldLease {
             nonce: lease.nonce,
@@ -226,19 +221,11 @@ impl LiveTimer {
 }
 
 /// Returns the context for the core in which nothing is used. There is one clock.
-pub(crate) fn context_of<'a>(
+pub fn context_of<'a>(
     namespace: &'a NamespaceName,
     settings: &'a Settings,
     now: Timestamp,
 ) -> Context<'a> {
     let (usage, now) = (Usage::default(), Now { wall: now, steady: now });
     Context { namespace, settings, usage, now, random: 0 }
-}
-
-/// Returns the receiver that a record's own destination names.
-pub(crate) fn receiver_of(record: &Record) -> Option<Arc<str>> {
-    match record.timer.spec.destination.as_ref()?.lane_key() {
-        LaneKey::Receiver(receiver) => Some(receiver),
-        LaneKey::Pull | LaneKey::Overflow => None,
-    }
 }
