@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    Incarnation, Invalid, Payload, State, Timer as StoredTimer, TimerId, TimerView,
+    Incarnation, Invalid, Payload, State, Timer as StoredTimer, TimerId, TimerSpec, TimerView,
     payload::Form,
     request_hash::RequestHash,
     timer::{
@@ -262,13 +262,22 @@ impl MovedTimer {
 
 impl From<&StoredTimer> for MovedTimer {
     fn from(timer: &StoredTimer) -> Self {
-        let spec = &timer.spec;
-        let payload = spec.payload.as_ref();
+        // Each field is named here, so that a new field is a compile error until it moves.
+        let TimerSpec {
+            payload,
+            headers,
+            tags,
+            slot_key,
+            destination,
+            retry,
+            expire_after,
+            trace_parent,
+        } = &timer.spec;
+        let payload = payload.as_ref();
         let in_lines = payload.filter(|payload| has_lines(payload));
         let forms = PayloadFields::of(payload.filter(|_| in_lines.is_none()));
         let text = |payload: &Payload| String::from_utf8_lossy(&payload.bytes).into_owned();
-        let tags = spec.tags.as_slice();
-        let destination = spec.destination.as_ref();
+        let tags = tags.as_slice();
         let history = timer.history.iter().map(Attempt::from);
         Self {
             id: timer.id.as_str().to_owned(),
@@ -283,13 +292,15 @@ impl From<&StoredTimer> for MovedTimer {
             payload_json: in_lines.map(text),
             payload_text: forms.text,
             payload_base64: forms.base64,
-            headers: headers::shown(&spec.headers),
+            headers: headers::shown(headers),
             tags: (!tags.is_empty()).then(|| tags.to_vec()),
-            slot_key: spec.slot_key.as_ref().map(|key| key.as_str().to_owned()),
-            destination: destination.map(|it| Destination::shown(it, CredentialsForm::Whole)),
-            retry: spec.retry.as_ref().map(Retry::from),
-            expire_after: spec.expire_after.map(Duration::from),
-            trace_parent: spec.trace_parent.clone(),
+            slot_key: slot_key.as_ref().map(|key| key.as_str().to_owned()),
+            destination: destination
+                .as_ref()
+                .map(|it| Destination::shown(it, CredentialsForm::Whole)),
+            retry: retry.as_ref().map(Retry::from),
+            expire_after: expire_after.map(Duration::from),
+            trace_parent: trace_parent.clone(),
             attempts: timer.attempts,
             budget_from: (timer.budget_from > 0).then_some(timer.budget_from),
             next_attempt_at: timer.next_attempt_at.map(Time::from),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use duly_core::{
-    DeliveryId, NamespaceName, Timer as StoredTimer, TimerView, Tombstone, timer,
+    DeliveryId, NamespaceName, Timer as StoredTimer, TimerSpec, TimerView, Tombstone, timer,
     tombstone::{Details, Ended},
     view::Body,
 };
@@ -305,20 +305,30 @@ impl Timer {
     }
 
     fn describe(&mut self, namespace: &NamespaceName, timer: &StoredTimer) {
-        let spec = &timer.spec;
-        let forms = PayloadFields::of(spec.payload.as_ref());
+        // Each field is named here, so that a new field is a compile error until it is shown.
+        let TimerSpec {
+            payload,
+            headers,
+            tags,
+            slot_key,
+            destination,
+            retry,
+            expire_after,
+            trace_parent: _,
+        } = &timer.spec;
+        let forms = PayloadFields::of(payload.as_ref());
         self.payload = forms.json;
         self.payload_text = forms.text;
         self.payload_base64 = forms.base64;
         self.occurrence = Some(timer.occurrence);
         self.delivery_id = Some(timer.delivery_id(namespace.as_str()).to_string());
-        self.headers = headers::shown(&spec.headers);
-        self.tags = spec.tags.as_slice().to_vec();
-        self.slot_key = spec.slot_key.as_ref().map(|key| key.as_str().to_owned());
-        let destination = spec.destination.as_ref();
+        self.headers = headers::shown(headers);
+        self.tags = tags.as_slice().to_vec();
+        self.slot_key = slot_key.as_ref().map(|key| key.as_str().to_owned());
+        let destination = destination.as_ref();
         self.destination = destination.map(|it| Destination::shown(it, CredentialsForm::Redacted));
-        self.retry = spec.retry.as_ref().map(Retry::from);
-        self.expire_after = spec.expire_after.map(Duration::from);
+        self.retry = retry.as_ref().map(Retry::from);
+        self.expire_after = expire_after.map(Duration::from);
         self.created_at = Some(timer.created_at.into());
         self.updated_at = Some(timer.updated_at.into());
         self.next_attempt_at = timer.next_attempt_at.map(Time::from);

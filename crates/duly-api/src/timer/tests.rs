@@ -21,3 +21,45 @@ fn a_summary_has_no_words_of_the_receiver() {
     let summary = Timer::summary(&view, CallEffect::Plain);
     assert_eq!((summary.last_error.as_deref(), summary.history.len()), (Some(own), 0));
 }
+
+/// Returns the names of the fields of a message whose JSON has no others.
+fn fields(message: &impl Serialize) -> Vec<String> {
+    let value = serde_json::to_value(message).unwrap();
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn every_field_of_a_timer_is_shown() {
+    let namespace = NamespaceName::new("ns").unwrap();
+    let every = StoredTimer { dead_letter: None, ..StoredTimer::every_field() };
+    let view = TimerView::whole(namespace, TimerState::Retrying, every.clone());
+    let shown = fields(&Timer::new(&view, CallEffect::Plain));
+    for name in [
+        "payload",
+        "headers",
+        "tags",
+        "slot_key",
+        "destination",
+        "retry",
+        "expire_after",
+        "due_at",
+        "created_at",
+        "updated_at",
+        "revision",
+        "occurrence",
+        "attempts",
+        "uncounted_attempts",
+        "next_attempt_at",
+        "fired_at",
+        "maybe_delivered",
+        "history",
+        "last_error",
+        "delivery_id",
+    ] {
+        assert!(shown.iter().any(|field| field == name), "{name} in {shown:?}");
+    }
+    let firing = fields(&crate::Firing::of_spec(&every.spec));
+    for name in ["payload", "headers", "slot_key", "trace_parent"] {
+        assert!(firing.iter().any(|field| field == name), "{name} in {firing:?}");
+    }
+}
