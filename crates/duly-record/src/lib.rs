@@ -18,6 +18,7 @@
 mod form;
 mod layout;
 pub mod packed;
+mod tags;
 pub mod values;
 
 pub use form::{ReadError, ReadFields, WriteFields, code_in, from_code};

@@ -4,7 +4,7 @@
 //!  Store ── apply, settle, claim, … ──► Script + arguments ──► Router ──► Connection ──► a master
 //!                │                                              │ server of the shard;
 //!                ▼                                              │ MOVED, ASK, NOSCRIPT, WAIT
-//!              Case: the data that was read, and what follows (pure)
+//!               Row: the data that was read; `duly-decide` says what follows (pure)
 //! ```
 //!
 //! This crate keeps the promises of [`duly_store::Store`] as far as Redis keeps acknowledged writes: an
@@ -50,8 +50,8 @@
 //! which knows what may be sent again.
 //!
 //! The crate does not deal with the sockets of callers, fairness between lanes or HTTP. Start reading at
-//! the table of keys in `keys.rs` and the bytes in `record.rs`, then `scripts/blocks.lua` and
-//! `scripts/claim.lua`, then `case.rs`.
+//! the table of keys in `keys.rs` and the bytes in `duly-record` (`packed.rs`), then `scripts/blocks.lua` and
+//! `scripts/claim.lua`, then `row.rs` and `rows.rs`.
 
 mod access;
 mod address;

@@ -1,9 +1,6 @@
 //! The content of a record, which only Rust reads: the timer's specification as tagged fields, and the payload.
 
-use crate::{
-    Layout, ReadFields as _, SettingsField, SpecTags, WriteFields as _, code_in, from_code,
-    values::FORMS,
-};
+use crate::{Layout, ReadFields as _, WriteFields as _, code_in, from_code, values::FORMS};
 use bytes::Bytes;
 use duly_core::{
     Payload, Settings, TimerSpec,
@@ -17,36 +14,6 @@ use super::{
 
 const PAYLOAD: u8 = 1;
 const APART: u8 = 2;
-
-/// The tags of the format.
-const LAYOUT: Layout = Layout {
-    spec: SpecTags {
-        headers: 3,
-        tags: 4,
-        slot_key: 5,
-        destination: 6,
-        retry: 7,
-        expire_after: 8,
-        trace_parent: 9,
-    },
-    settings: &[
-        (SettingsField::Destination, 1),
-        (SettingsField::Fallback, 2),
-        (SettingsField::Retry, 3),
-        (SettingsField::Lease, 4),
-        (SettingsField::Retention, 5),
-        (SettingsField::Weight, 6),
-        (SettingsField::SchedulePerSecond, 8),
-        (SettingsField::DeliverPerSecond, 9),
-        (SettingsField::MaxInFlight, 10),
-        (SettingsField::MaxPending, 11),
-        (SettingsField::MaxPayloadBytes, 12),
-        (SettingsField::MaxDelay, 13),
-        (SettingsField::MaxDead, 14),
-        (SettingsField::MaxRetained, 15),
-        (SettingsField::Secret, 7),
-    ],
-};
 
 /// Shortest payload, in bytes, that is compressed: few shorter ones become much shorter.
 const COMPRESSED_FROM: usize = 256;
@@ -73,7 +40,7 @@ pub(super) fn encode(w: &mut Writer, spec: &TimerSpec, apart: Option<&SeparatePa
         }),
         (None, None) => {}
     }
-    LAYOUT.encode_spec(w, spec);
+    Layout::PACKED.encode_spec(w, spec);
 }
 
 pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<SeparatePayload>> {
@@ -95,7 +62,7 @@ pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<
                 let (version, bytes) = (field.array()?, field.number()?);
                 apart = Some(SeparatePayload { form, version, bytes, compressed });
             }
-            other if LAYOUT.decode_spec(other, &mut field, spec)? => {}
+            other if Layout::PACKED.decode_spec(other, &mut field, spec)? => {}
             other => return Err(unknown_field(other)),
         }
     }
@@ -105,7 +72,7 @@ pub(super) fn decode(r: &mut Reader<'_>, spec: &mut TimerSpec) -> Result<Option<
 /// Encodes settings.
 pub fn encode_settings(settings: &Settings) -> Vec<u8> {
     let mut w = Writer::default();
-    LAYOUT.encode_settings(&mut w, settings);
+    Layout::PACKED.encode_settings(&mut w, settings);
     w.0
 }
 
@@ -117,7 +84,7 @@ pub fn decode_settings(bytes: &[u8]) -> Result<Settings> {
     let mut settings = Settings::default();
     let mut r = Reader(bytes);
     while let Some((tag, mut field)) = r.field()? {
-        if !LAYOUT.decode_settings(tag, &mut field, &mut settings)? {
+        if !Layout::PACKED.decode_settings(tag, &mut field, &mut settings)? {
             return Err(unknown_field(tag));
         }
     }

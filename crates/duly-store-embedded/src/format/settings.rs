@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use duly_core::{NamespaceName, Settings, totals::Totals};
-use duly_record::{ReadFields as _, WriteFields as _};
+use duly_record::{Layout, ReadFields as _, WriteFields as _};
 
 use super::{
     DecodeError,
     fields::{FieldReader, FieldWriter},
     record::NamespaceRecord,
-    timer::{self, LAYOUT},
+    timer,
 };
 
 const RESUMES_AT: u8 = 9;
@@ -32,7 +32,7 @@ pub(super) fn encode_namespace(w: &mut FieldWriter<'_>, namespace: &NamespaceRec
     ] {
         w.u64(total);
     }
-    LAYOUT.encode_settings(w, &namespace.settings);
+    Layout::EMBEDDED.encode_settings(w, &namespace.settings);
     w.optional(RESUMES_AT, namespace.resumes_at, |w, at| w.time(at));
     if namespace.implicit {
         w.field(IMPLICIT, |_| {});
@@ -59,7 +59,7 @@ pub(crate) fn decode_namespace(r: &mut FieldReader<'_>) -> Result<NamespaceRecor
         match tag {
             RESUMES_AT => resumes_at = Some(field.time()?),
             IMPLICIT => implicit = true,
-            other if LAYOUT.decode_settings(other, &mut field, &mut settings)? => {}
+            other if Layout::EMBEDDED.decode_settings(other, &mut field, &mut settings)? => {}
             other => return Err(timer::unknown_tag(other)),
         }
     }

@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use duly_core::{Incarnation, Payload, Timer, TimerId, request_hash::RequestHash, timer::Attempt};
 use duly_record::{
-    Layout, ReadFields as _, SettingsField, SpecTags, WriteFields as _, code_in,
+    Layout, ReadFields as _, WriteFields as _, code_in,
     values::{
         FORMS, decode_attempt, decode_dead_letter, decode_settled, encode_attempt,
         encode_dead_letter, encode_settled,
@@ -22,37 +22,14 @@ use super::{
 };
 
 pub(crate) const PAYLOAD: u8 = 1;
-pub(crate) const DESTINATION: u8 = 5;
-pub(crate) const EXPIRE_AFTER: u8 = 7;
+pub(crate) const DESTINATION: u8 = Layout::EMBEDDED.spec.destination;
+pub(crate) const EXPIRE_AFTER: u8 = Layout::EMBEDDED.spec.expire_after;
 const UPDATED_AT: u8 = 9;
 pub(crate) const NEXT_ATTEMPT_AT: u8 = 10;
 const FIRED_AT: u8 = 11;
 const HISTORY: u8 = 12;
 pub(crate) const LAST_SETTLED: u8 = 13;
 pub(crate) const DEATH: u8 = 14;
-
-/// The tags of the format.
-pub(super) const LAYOUT: Layout = Layout {
-    spec: SpecTags {
-        headers: 2,
-        tags: 3,
-        slot_key: 4,
-        destination: DESTINATION,
-        retry: 6,
-        expire_after: EXPIRE_AFTER,
-        trace_parent: 8,
-    },
-    settings: &[
-        (SettingsField::Destination, 1),
-        (SettingsField::Retry, 2),
-        (SettingsField::Lease, 3),
-        (SettingsField::Retention, 4),
-        (SettingsField::Weight, 5),
-        (SettingsField::Secret, 6),
-        (SettingsField::Limits, 7),
-        (SettingsField::Fallback, 8),
-    ],
-};
 
 const MAYBE_DELIVERED: u8 = 1;
 
@@ -72,7 +49,7 @@ pub(super) fn encode(w: &mut FieldWriter<'_>, timer: &Timer) {
         w.u8(code_in(&FORMS, &payload.form));
         w.raw(&payload.bytes);
     });
-    LAYOUT.encode_spec(w, spec);
+    Layout::EMBEDDED.encode_spec(w, spec);
     if timer.updated_at != timer.created_at {
         w.field(UPDATED_AT, |w| w.time(timer.updated_at));
     }
@@ -115,7 +92,7 @@ pub(super) fn decode(r: &mut FieldReader<'_>) -> Result<Timer, DecodeError> {
             HISTORY => timer.history = decode_history(&mut field)?,
             LAST_SETTLED => timer.last_settled = Some(decode_settled(&mut field)?),
             DEATH => timer.dead_letter = Some(decode_dead_letter(&mut field)?),
-            other if LAYOUT.decode_spec(other, &mut field, spec)? => {}
+            other if Layout::EMBEDDED.decode_spec(other, &mut field, spec)? => {}
             other => return Err(unknown_tag(other)),
         }
     }

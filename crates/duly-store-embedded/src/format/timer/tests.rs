@@ -43,13 +43,13 @@ fn unknown_fields_are_refused_by_name() {
     check(&body(|w| w.field(15, |_| {})), "field", 15);
     check(&body(|w| w.field(PAYLOAD, |w| w.u8(4))), "payload form", 4);
     check(&body(|w| w.field(DESTINATION, |w| w.u8(3))), "destination", 3);
-    check(&body(|w| w.field(LAYOUT.spec.retry, |w| w.u8(0))), "retry policy", 0);
+    check(&body(|w| w.field(Layout::EMBEDDED.spec.retry, |w| w.u8(0))), "retry policy", 0);
     check(&body(|w| w.field(UPDATED_AT, |w| w.u64(u64::MAX))), "time", u64::MAX);
 }
 
 #[test]
 fn text_that_is_not_utf8_is_refused() {
-    for tag in [LAYOUT.spec.slot_key, LAYOUT.spec.trace_parent] {
+    for tag in [Layout::EMBEDDED.spec.slot_key, Layout::EMBEDDED.spec.trace_parent] {
         let bytes = body(|w| w.field(tag, |w| w.u8(0xFF)));
         let error = read(&bytes).expect_err("not UTF-8");
         assert!(matches!(error, DecodeError::Impossible(_)), "{tag}: {error}");
