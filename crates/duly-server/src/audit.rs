@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   call ends ──► line ──► queue ──► thread ──► audit.file
-//!                   └────► queue ──► task ────► Store::append_audit (what administrators did)
+//!                   └────► queue ──► task ────► AuditStore::append_audit (what administrators did)
 //! ```
 //!
 //! 1. A line names the key, the address, the operation and the namespace. It has no ids, payloads or secrets.
@@ -235,10 +235,13 @@ impl Audit {
                 Some(sender)
             }
         };
-        let (entries, queue) = mpsc::channel(ENTRIES_MAX);
-        tokio::spawn(keep(queue, store));
+        let entries = store.audit().is_some().then(|| {
+            let (entries, queue) = mpsc::channel(ENTRIES_MAX);
+            tokio::spawn(keep(queue, store));
+            entries
+        });
         let (level, is_required) = (options.level, options.is_required);
-        let (entries, unknown) = (Some(entries), UnknownCallers::default());
+        let unknown = UnknownCallers::default();
         Ok(Self(Arc::new(Inner { level, is_required, file, path, fault, entries, unknown })))
     }
 

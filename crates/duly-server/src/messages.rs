@@ -17,8 +17,7 @@ use duly_core::{
     schedule::IfExists, shard::ShardId,
 };
 use duly_node::{FallbackLoad, LaneLoad};
-use duly_store::{Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
-use duly_store_embedded::backup::BackupReport;
+use duly_store::{BackupReport, Forecast, Outcome, Repaired, Stats, TimerView, namespaces};
 
 use crate::{
     auth::Caller,

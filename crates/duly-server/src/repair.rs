@@ -50,7 +50,7 @@ pub(crate) async fn repair_keys(
 /// Restores the record of a namespace; `keep` chooses one of several numbers.
 ///
 /// # Errors
-/// Those of [`Store::repair_namespace`].
+/// Those of [`Namespaces::repair_namespace`](duly_store::Namespaces::repair_namespace).
 pub async fn repair_namespace(
     store: &dyn Store,
     name: NamespaceName,

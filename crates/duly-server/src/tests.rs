@@ -18,7 +18,7 @@ use duly_node::Node;
 use duly_sink::{Delivery, Envelope, Sink, http::AddressPolicy};
 use duly_store::{
     Answer, ClaimRequest, Claimed, Command, Error, Health, Operation, SettleOutcome, Settlement,
-    Store, StoreFuture,
+    Store, StoreFuture, Timers,
     conformance::{ManualClock, StandIn},
     memory::MemoryStore,
     namespaces::Put,

@@ -142,7 +142,7 @@ pub(crate) fn faults(disk: &dyn Disk) -> disk::Result<(Vec<(&'static str, String
 mod tests {
     use duly_core::env::Clock as _;
 
-    use duly_store::Store as _;
+    use duly_store::{AccessStore as _, AuditStore as _};
     use futures::executor::block_on;
 
     use super::*;

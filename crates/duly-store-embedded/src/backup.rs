@@ -36,6 +36,7 @@ use crate::{
 mod copy;
 mod restore;
 
+pub use duly_store::BackupReport;
 pub use restore::restore;
 
 /// Name of the file that every whole backup has, and no other directory.
@@ -44,21 +45,6 @@ pub const MANIFEST: &str = manifest::NAME;
 pub const MANIFEST_COPY: &str = manifest::COPY;
 
 use copy::Copying;
-
-/// The result of a backup or a restore.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupReport {
-    /// The directory.
-    pub path: PathBuf,
-    /// Files in the directory.
-    pub files: u64,
-    /// Their bytes, linked files included.
-    pub bytes: u64,
-    /// Bytes that were copied, not linked.
-    pub copied_bytes: u64,
-    /// Newest frame of the journal in the copy. `None` for a restored store, which is not opened yet.
-    pub lsn: Option<u64>,
-}
 
 /// Progress of a backup or a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +127,34 @@ impl BackupError {
             _ => false,
         }
     }
+}
+
+impl From<BackupError> for duly_store::BackupError {
+    fn from(error: BackupError) -> Self {
+        let reason = error.to_string();
+        match error {
+            BackupError::Store(error) => Self::Store(error),
+            BackupError::NotEmpty(path) | BackupError::Inside(path) => {
+                Self::Target { path, reason }
+            }
+            BackupError::Target { path, source } if names_nothing(&source) => {
+                Self::Unnameable { path: Some(path), reason }
+            }
+            BackupError::Disk(disk::Error::Io { source, .. }) if names_nothing(&source) => {
+                Self::Unnameable { path: None, reason }
+            }
+            BackupError::Busy | BackupError::Closed => Self::Busy(reason),
+            BackupError::NoSpace { .. } => Self::NoSpace(reason),
+            BackupError::Disk(error) if error.is_no_space() => Self::NoSpace(reason),
+            _ => Self::Failed(reason),
+        }
+    }
+}
+
+/// Returns `true` if no directory can have this path.
+fn names_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
+    matches!(error.kind(), InvalidFilename | InvalidInput | NotADirectory)
 }
 
 /// A directory to be filled.

@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, thread::JoinHandle, time
 
 use duly_core::{Invalid, NamespaceName, TimerId, env::Clock, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
-    Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
-    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, command,
+    AuditStore, Backups, ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health,
+    ListRequest, MemberId, Namespaces, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome,
+    Settlement, Stats, Store, StoreFuture, Tail, TimerView, Timers, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
@@ -29,6 +30,7 @@ use crate::{
 };
 
 mod backup;
+mod files;
 mod inline;
 mod requests;
 
@@ -237,29 +239,7 @@ fn received<T: Send + 'static>(
     })
 }
 
-impl EmbeddedStore {
-    /// Writes a file beside the engine, on a thread of its own: the engine's thread would keep timers waiting
-    /// for the disk.
-    fn beside<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> StoreFuture<'_, T> {
-        if let StoreMode::Inline { .. } = &self.mode {
-            return Box::pin(std::future::ready(work()));
-        }
-        let (reply, answer) = oneshot::channel();
-        let started = std::thread::Builder::new()
-            .name("duly-file".to_owned())
-            .spawn(move || drop(reply.send(work())));
-        let pushed = started.map(drop).map_err(|error| Error::Unavailable {
-            reason: OpenError::no_thread(error).to_string(),
-            retry_after: duly_core::Millis::from_secs(1),
-        });
-        received(pushed, answer)
-    }
-}
-
-impl Store for EmbeddedStore {
+impl Timers for EmbeddedStore {
     fn shards(&self) -> u16 {
         1
     }
@@ -381,6 +361,15 @@ impl Store for EmbeddedStore {
         self.count(request.namespace.clone(), move |reply| CountQuestion::Forecast(request, reply))
     }
 
+    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
+        match &self.mode {
+            StoreMode::Threads { shared, .. } => shared.wakeups.subscribe(),
+            StoreMode::Inline { wakeups, .. } => wakeups.subscribe(),
+        }
+    }
+}
+
+impl Namespaces for EmbeddedStore {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         self.call(ReplyAt::Durable, move |engine| engine.put_namespace(&name, put))
     }
@@ -412,42 +401,31 @@ impl Store for EmbeddedStore {
     ) -> StoreFuture<'_, IdlePage> {
         self.call(ReplyAt::Durable, move |engine| engine.remove_idle(from, &waited))
     }
+}
 
-    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
-        let records = self.access.records();
-        let newer = (records.version != known).then(|| AccessRecords::clone(&records));
-        Box::pin(async move { Ok(newer) })
+impl Store for EmbeddedStore {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        Some(self)
     }
 
-    fn change_access(
-        &self,
-        seen: u64,
-        change: AccessChange,
-        origin: ChangeOrigin,
-    ) -> StoreFuture<'_, Option<AccessRecords>> {
-        let access = Arc::clone(&self.access);
-        self.beside(move || access.change(seen, change, origin))
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
     }
 
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
-        let audit = Arc::clone(&self.audit);
-        self.beside(move || audit.append(entries))
+    fn location(&self) -> String {
+        self.disk.describe()
     }
 
-    fn read_audit(
-        &self,
-        before: Option<AuditId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<AuditEntry>> {
-        let page = self.audit.page(before, limit);
-        Box::pin(async { Ok(page) })
+    fn tail(&self) -> Tail {
+        self.report.tail
     }
 
-    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
-        match &self.mode {
-            StoreMode::Threads { shared, .. } => shared.wakeups.subscribe(),
-            StoreMode::Inline { wakeups, .. } => wakeups.subscribe(),
-        }
+    fn ended(&self) -> BoxFuture<'static, String> {
+        Box::pin(Self::ended(self))
+    }
+
+    fn close(&self) {
+        Self::close(self);
     }
 
     fn terminal_error(&self) -> Option<String> {

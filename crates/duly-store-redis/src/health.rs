@@ -191,7 +191,6 @@ impl Deployment {
 
     /// Sums up the shards, keeps the sums, and finishes unfinished changes.
     async fn sum_up(&self, counted: &mut LatestCount) {
-        let servers = self.router.owners().len();
         let mut newest = self.list.lock().clone();
         let (mut digests, mut keys) = (BTreeSet::new(), self.access.begin_poll());
         for shard in (0..self.shards).map(ShardId) {
@@ -228,7 +227,6 @@ impl Deployment {
             );
         }
         let mut sums = counted.sums();
-        sums.location = format!("Redis, {} shards on {servers} servers", self.shards);
         sums.namespaces_to_repair = self.to_repair.lock().len() as u64;
         {
             let mut health = self.health.lock();

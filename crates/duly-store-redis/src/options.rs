@@ -46,6 +46,8 @@ pub struct Options {
     /// `redis://`, `rediss://` (TLS) for one server, `redis-cluster://`, `rediss-cluster://` for a
     /// Cluster; with `user:password@` if needed, and several `host:port` separated by commas.
     pub url: String,
+    /// Location of the servers for people, without secrets.
+    pub location: String,
     /// Password, if it is not in the URL.
     pub password: Option<String>,
     /// PEM file of the CA certificates to trust instead of those of the system.
@@ -89,6 +91,7 @@ impl Options {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            location: "Redis".to_owned(),
             password: None,
             tls_ca: None,
             deployment: None,

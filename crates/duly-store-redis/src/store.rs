@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use duly_core::{Invalid, NamespaceName, TimerId, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
-    Error, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
-    ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView, claim,
-    command,
+    AccessChange, AccessRecords, AccessStore, AuditEntry, AuditId, AuditStore, ChangeOrigin,
+    ClaimRequest, Claimed, Command, Error, Forecast, ForecastRequest, Health, ListRequest,
+    MemberId, Namespaces, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
+    Stats, Store, StoreFuture, TimerView, Timers, claim, command,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put, Repaired},
     settle,
 };
@@ -23,6 +23,7 @@ use crate::{Opened, Options, change::MemberFate, deployment::Deployment, health,
 /// leaves everything in Redis as it is.
 pub struct RedisStore {
     pub(crate) deployment: Arc<Deployment>,
+    location: String,
     /// Background tasks, which end with the store.
     _tasks: JoinSet<()>,
 }
@@ -45,7 +46,9 @@ impl RedisStore {
             tasks.spawn(health::watch(Arc::clone(&deployment)));
             let watched = Arc::clone(&deployment);
             tasks.spawn(async move { watched.router.watch_suspects().await });
-            Ok(Self { deployment, _tasks: tasks })
+            let unit = if deployment.shards == 1 { "shard" } else { "shards" };
+            let location = format!("{} ({} {unit})", options.location, deployment.shards);
+            Ok(Self { deployment, location, _tasks: tasks })
         })
     }
 
@@ -76,7 +79,7 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-impl Store for RedisStore {
+impl Timers for RedisStore {
     fn shards(&self) -> u16 {
         self.deployment.shards
     }
@@ -154,6 +157,13 @@ impl Store for RedisStore {
         })
     }
 
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        let place = usize::from(shard.0).min(self.deployment.wakeups.len() - 1);
+        self.deployment.wakeups[place].subscribe()
+    }
+}
+
+impl Namespaces for RedisStore {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         async move { self.deployment.put_namespace(&name, &put).await }.boxed()
     }
@@ -197,7 +207,9 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Repaired> {
         async move { self.deployment.repair_namespace(&name, keep.as_deref()).await }.boxed()
     }
+}
 
+impl AccessStore for RedisStore {
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         async move { self.deployment.read_access(known).await.map_err(Error::of_read) }.boxed()
     }
@@ -210,7 +222,9 @@ impl Store for RedisStore {
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         async move { self.deployment.change_access(seen, change, origin).await }.boxed()
     }
+}
 
+impl AuditStore for RedisStore {
     fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         async move { self.deployment.append_audit(&entries).await }.boxed()
     }
@@ -223,10 +237,15 @@ impl Store for RedisStore {
         async move { self.deployment.read_audit(before, limit).await.map_err(Error::of_read) }
             .boxed()
     }
+}
 
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        let place = usize::from(shard.0).min(self.deployment.wakeups.len() - 1);
-        self.deployment.wakeups[place].subscribe()
+impl Store for RedisStore {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        Some(self)
+    }
+
+    fn location(&self) -> String {
+        self.location.clone()
     }
 
     fn health(&self) -> Health {

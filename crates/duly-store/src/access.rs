@@ -16,6 +16,8 @@ use duly_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::StoreFuture;
+
 /// Most keys of a store.
 pub const KEYS_MAX: usize = 10_000;
 /// Most keys of a tenant: its own keys may create keys, and could use up those of others.
@@ -26,6 +28,24 @@ pub const ORIGIN_KEYS_MAX: usize = 1_000;
 pub const TENANTS_MAX: usize = 1_000;
 /// Time for which a change must leave an administrator: enough to create another one.
 pub const ADMIN_LEFT_FOR: Millis = Millis::from_secs(3_600);
+
+/// The calls for the keys of callers, and for tenants.
+pub trait AccessStore: Send + Sync {
+    /// Returns the keys of callers if their version is not `known`.
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>>;
+
+    /// Changes the keys of callers if their version still is `seen`. Returns the records as they are then;
+    /// `None` if another change came first, and nothing was done.
+    ///
+    /// # Errors
+    /// Those of [`AccessRecords::changed`].
+    fn change_access(
+        &self,
+        seen: u64,
+        change: AccessChange,
+        origin: ChangeOrigin,
+    ) -> StoreFuture<'_, Option<AccessRecords>>;
+}
 
 /// The keys and tenants of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,6 +15,8 @@ use std::{
 use duly_core::{Invalid, Millis, Timestamp};
 use serde::Deserialize;
 
+use crate::StoreFuture;
+
 /// Most entries that a store keeps.
 pub const AUDIT_ENTRIES_MAX: usize = 10_000;
 /// Longest time for which a store keeps an entry.
@@ -22,6 +24,17 @@ pub const AUDIT_AGE_MAX: Millis = Millis::from_secs(90 * 86_400);
 
 /// Digits of an id: 16 of the time and 16 random ones.
 const ID_DIGITS: usize = 32;
+
+/// The calls of a store that keeps an audit log. See [`Store::audit`](crate::Store::audit).
+pub trait AuditStore: Send + Sync {
+    /// Adds entries to the audit log, which is bounded. An entry that is there already stays. Returns the number of
+    /// entries that the log lost because it was full: none of a caller while another one has more.
+    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize>;
+
+    /// Returns at most `limit` entries of the audit log before an id, the newest first.
+    fn read_audit(&self, before: Option<AuditId>, limit: usize)
+    -> StoreFuture<'_, Vec<AuditEntry>>;
+}
 
 /// The id of an entry. Ids are in the order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -84,7 +84,7 @@ pub struct MemberId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A node that delivers. The lease lasts as long as this member of the deployment and has no end of its
-    /// own. [`crate::Store::release_owner`] ends it, or the next opening of a store that belongs to one
+    /// own. [`crate::Timers::release_owner`] ends it, or the next opening of a store that belongs to one
     /// process.
     Node(MemberId),
     /// A consumer that pulls. The lease lasts until its end, also across a restart.
@@ -147,7 +147,7 @@ pub struct Claimed {
     /// The same for the named lanes only. `None` if nothing is to come, or if the store does not compute it.
     pub next_here: Option<Duration>,
     /// `true`: no other lane of the shard has anything claimable. `false`: not known; call
-    /// [`Store::ready`](crate::Store::ready).
+    /// [`Timers::ready`](crate::Timers::ready).
     pub nothing_else: bool,
 }
 

@@ -15,7 +15,7 @@ pub use duly_core::{
 
 use crate::{Error, TimerView};
 
-/// Maximum number of commands of one call to [`crate::Store::apply`]; a call with more is refused.
+/// Maximum number of commands of one call to [`crate::Timers::apply`]; a call with more is refused.
 pub const COMMANDS_MAX: usize = 10_000;
 
 /// Checks the number of commands of a call.

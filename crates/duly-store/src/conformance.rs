@@ -102,6 +102,8 @@ pub enum CaseResult {
     NoClockSteps,
     /// The case did not run, because nodes cannot share the store.
     NotShared,
+    /// The case did not run, because the store keeps no audit log.
+    NoAuditLog,
 }
 
 /// One case of the suite. It panics if the store breaks a promise.
@@ -186,9 +188,12 @@ pub fn run_all<H: Harness + 'static>(make: impl Fn() -> H) -> Report {
         });
         match outcome {
             Ok(CaseResult::Whole) => report.passed.push(case.name),
-            Ok(CaseResult::NotDurable | CaseResult::NoClockSteps | CaseResult::NotShared) => {
-                report.skipped.push(case.name)
-            }
+            Ok(
+                CaseResult::NotDurable
+                | CaseResult::NoClockSteps
+                | CaseResult::NotShared
+                | CaseResult::NoAuditLog,
+            ) => report.skipped.push(case.name),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

@@ -22,10 +22,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, AuditEntries, AuditEntry, AuditId, ChangeOrigin, ClaimRequest,
-    Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId,
-    Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture,
-    TimerView, command,
+    AccessChange, AccessRecords, AccessStore, AuditEntries, AuditEntry, AuditId, AuditStore,
+    ChangeOrigin, ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health,
+    ListRequest, MemberId, Namespaces, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome,
+    Settlement, Stats, Store, StoreFuture, TimerView, Timers, command,
     error::Result,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, NAMESPACES_MAX, Namespace, Put},
 };
@@ -123,7 +123,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
+impl Timers for MemoryStore {
     fn shards(&self) -> u16 {
         1
     }
@@ -215,6 +215,12 @@ impl Store for MemoryStore {
         })
     }
 
+    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
+        self.wakeups.subscribe()
+    }
+}
+
+impl Namespaces for MemoryStore {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         let max = self.namespaces_max;
         async move { self.change(|state, now| state.put_namespace(name, put, max, now)) }.boxed()
@@ -254,7 +260,9 @@ impl Store for MemoryStore {
         }
         .boxed()
     }
+}
 
+impl AccessStore for MemoryStore {
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         let records = self.access.lock().clone();
         async move { Ok(Some(records).filter(|records| records.version != known)) }.boxed()
@@ -276,7 +284,9 @@ impl Store for MemoryStore {
         }
         .boxed()
     }
+}
 
+impl AuditStore for MemoryStore {
     fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         let displaced = self.audit.lock().append(entries, self.clocks.now().wall);
         async move { Ok(displaced) }.boxed()
@@ -290,9 +300,15 @@ impl Store for MemoryStore {
         let page = self.audit.lock().page(before, limit);
         async { Ok(page) }.boxed()
     }
+}
 
-    fn wakeups(&self, _shard: ShardId) -> watch::Receiver<u64> {
-        self.wakeups.subscribe()
+impl Store for MemoryStore {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        Some(self)
+    }
+
+    fn location(&self) -> String {
+        "memory".to_owned()
     }
 
     fn health(&self) -> Health {

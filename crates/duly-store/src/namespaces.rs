@@ -1,10 +1,11 @@
-//! Namespaces: their settings, pause and resume, and deletion.
+//! Namespaces: the calls for them ([`Namespaces`]), their settings, pause and resume, and deletion.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use duly_core::{Millis, NamespaceName, Settings, Timestamp, shard::ShardId};
+use futures::FutureExt;
 
-use crate::Error;
+use crate::{Error, StoreFuture};
 
 /// Default maximum number of namespaces of a store.
 pub const NAMESPACES_MAX: u64 = 100_000;
@@ -17,6 +18,71 @@ pub fn too_many(max: u64) -> Error {
              it"
         ),
         retry_after: Millis::from_secs(60),
+    }
+}
+
+/// The calls for namespaces. See [`Store`](crate::Store) for the promises.
+pub trait Namespaces: Send + Sync {
+    /// Writes settings. Returns the namespace, and `true` if it is new.
+    ///
+    /// A namespace beyond the store's limit is refused ([`too_many`]). Over
+    /// several shards, namespaces that are created at the same moment may exceed the limit by their number.
+    /// Like the other changes of a namespace, the call returns when every shard has the change. After an
+    /// error some shards may have it; repeat the same call.
+    fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)>;
+
+    /// Returns one namespace.
+    fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>>;
+
+    /// Returns at most `limit` namespaces in order of their names, after the name `after`.
+    fn list_namespaces(
+        &self,
+        after: Option<NamespaceName>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<Namespace>>;
+
+    /// Pauses or resumes a namespace. After `Paused` is returned no claim is granted. A namespace that
+    /// resumes at a time grants claims from that time on; [`Ready::next_due_in`](crate::Ready::next_due_in) takes this time into
+    /// account.
+    fn set_activity(&self, name: NamespaceName, activity: Activity) -> StoreFuture<'_, Namespace>;
+
+    /// Deletes a namespace with all its timers, tombstones and dead letters.
+    fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()>;
+
+    /// Checks a page of implicit namespaces, and removes those that have been idle for
+    /// [`IDLE_AFTER`].
+    ///
+    /// 1. A namespace is idle if it has no pending timer, no dead letter, no tombstone and no lease call.
+    /// 2. `waited` names the namespaces on which lease calls of this node have waited since its previous
+    ///    pass.
+    /// 3. The time counts from the first pass that finds a namespace idle, so it may exist for longer.
+    /// 4. A namespace that holds something at the moment of its removal stays. So a timer that was scheduled
+    ///    before is kept, and a later schedule finds no such namespace.
+    fn remove_idle(
+        &self,
+        _from: Option<IdleCursor>,
+        _waited: Arc<BTreeSet<NamespaceName>>,
+    ) -> StoreFuture<'_, IdlePage> {
+        async move { Ok(IdlePage::default()) }.boxed()
+    }
+
+    /// Restores the record of a namespace that its coordinator shard has lost, from the other shards.
+    ///
+    /// The other shards may hold the namespace under several numbers. Only one of them can be kept: the
+    /// repair is refused with a list of them unless `keep` names one. The timers under the other numbers are
+    /// then lost. A namespace that needs no repair stays as it is. In a store that keeps or loses all its
+    /// data together, no namespace ever needs a repair.
+    fn repair_namespace(
+        &self,
+        name: NamespaceName,
+        _keep: Option<String>,
+    ) -> StoreFuture<'_, Repaired> {
+        async move {
+            let namespace = self.get_namespace(name.clone()).await?;
+            let namespace = namespace.ok_or_else(|| Error::UnknownNamespace(name.to_string()))?;
+            Ok(Repaired::not_needed(namespace))
+        }
+        .boxed()
     }
 }
 
@@ -41,7 +107,7 @@ pub struct Namespace {
 }
 
 /// Time for which an implicit namespace must be idle before
-/// [`Store::remove_idle`](crate::Store::remove_idle) removes it.
+/// [`Namespaces::remove_idle`] removes it.
 pub const IDLE_AFTER: Millis = Millis::from_secs(24 * 3_600);
 
 /// A page of a background pass over implicit namespaces.
@@ -73,7 +139,7 @@ pub enum Put {
         secrets: Secrets,
     },
     /// Creates the namespace; an existing one does not change. The namespace is *implicit* until another
-    /// call changes it: [`Store::remove_idle`](crate::Store::remove_idle) may remove it.
+    /// call changes it: [`Namespaces::remove_idle`] may remove it.
     IfAbsent(Box<Settings>),
 }
 

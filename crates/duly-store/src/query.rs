@@ -325,6 +325,4 @@ pub struct Health {
     pub audit_findings: u64,
     /// The time at which the invariant check last completed.
     pub audited_at: Option<Timestamp>,
-    /// The location of the data, for people.
-    pub location: String,
 }

@@ -8,7 +8,7 @@ use duly_core::{
 
 use crate::Token;
 
-/// Maximum number of settlements of one call to [`crate::Store::settle`]; a call with more is refused.
+/// Maximum number of settlements of one call to [`crate::Timers::settle`]; a call with more is refused.
 pub const SETTLEMENTS_MAX: usize = 10_000;
 
 /// A verdict on one leased firing.

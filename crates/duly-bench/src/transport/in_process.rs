@@ -13,8 +13,8 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    ClaimRequest, Command, Lane, LaneClaim, ListRequest, Operation as StoreOperation, Owner,
-    SettleOutcome, SettleVerdict, Settlement, Store as _, Token,
+    ClaimRequest, Command, Lane, LaneClaim, ListRequest, Namespaces, Operation as StoreOperation,
+    Owner, SettleOutcome, SettleVerdict, Settlement, Timers, Token,
     command::Answer,
     namespaces::{DeleteMode, Put, Secrets},
     query::ListState,
@@ -29,7 +29,7 @@ use super::{Firing, Operation, Outcome, PAGE, Settings, Transport, Verdict};
 const SHARD: ShardId = ShardId(0);
 /// Most payload bytes of one claim.
 const CLAIM_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Longest sleep between two claims, as [`duly_store::Store::wakeups`] requires.
+/// Longest sleep between two claims, as [`duly_store::Timers::wakeups`] requires.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// An open store.

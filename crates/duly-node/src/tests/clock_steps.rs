@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{SettleOutcome, SettleVerdict, Settlement, Store, conformance::rounds};
+use duly_store::{SettleOutcome, SettleVerdict, Settlement, Timers, conformance::rounds};
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use duly_core::{destination::LaneKey, shard::ShardId};
 use duly_store::{
-    ClaimRequest, Lane, LaneClaim, MemberId, Owner, Store,
+    ClaimRequest, Lane, LaneClaim, MemberId, Owner, Store, Timers,
     conformance::{ManualClock, StandIn},
     deployment::{Heartbeat, MembershipStage, NamespaceFilter},
     memory::MemoryStore,

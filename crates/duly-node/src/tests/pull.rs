@@ -2,7 +2,7 @@
 
 use duly_core::{Millis, NamespaceName};
 use duly_store::{
-    Error, SettleOutcome, SettleVerdict, Settlement, Store, Token, namespaces::Activity,
+    Error, Namespaces, SettleOutcome, SettleVerdict, Settlement, Token, namespaces::Activity,
 };
 
 use super::*;

@@ -5,7 +5,7 @@ use duly_core::{
     Destination, Millis, NamespaceName, RetryPolicy, Settings, Timestamp,
     destination::HttpDestination, env::Clock, namespace::Fallback,
 };
-use duly_store::{Store, namespaces::Activity as Run};
+use duly_store::{Namespaces, namespaces::Activity as Run};
 
 use super::*;
 

@@ -9,7 +9,7 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    Answer, Command, Operation, Outcome, SettleVerdict, Settlement, Store,
+    Answer, Command, Operation, Outcome, SettleVerdict, Settlement, Store, Timers,
     conformance::{ManualClock, SeveralShards},
 };
 use parking_lot::Mutex;

@@ -11,7 +11,7 @@ use duly_core::{
 };
 use duly_sink::{Envelope, Sink};
 use duly_store::{
-    Answer, Command, Operation, Outcome, Store, TimerView,
+    Answer, Command, Namespaces, Operation, Outcome, Store, TimerView, Timers,
     command::DeadLetterId,
     conformance::ManualClock,
     memory::MemoryStore,

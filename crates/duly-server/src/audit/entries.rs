@@ -15,8 +15,9 @@ const GATHER: Duration = Duration::from_millis(200);
 /// Time until entries that could not be written are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Writes entries to the store until the server ends.
+/// Writes entries to the audit log of the store until the server ends.
 pub(super) async fn keep(mut queue: mpsc::Receiver<Queued<AuditEntry>>, store: Arc<dyn Store>) {
+    let Some(log) = store.audit() else { return };
     let (mut entries, mut flushed) = (Vec::new(), Vec::new());
     while let Some(first) = queue.recv().await {
         if matches!(first, Queued::Item(_)) {
@@ -32,7 +33,7 @@ pub(super) async fn keep(mut queue: mpsc::Receiver<Queued<AuditEntry>>, store: A
         }
         let mut is_logged = false;
         while !entries.is_empty() {
-            match store.append_audit(entries.clone()).await {
+            match log.append_audit(entries.clone()).await {
                 Ok(displaced) => {
                     dropped("store", DropReason::Displaced, displaced);
                     entries.clear();

@@ -1,7 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use duly_store::conformance::ManualClock;
-use duly_store_embedded::backup::{BackupError, BackupReport};
+use duly_store::{BackupError, BackupReport, conformance::ManualClock};
 use metrics_exporter_prometheus::PrometheusBuilder;
 
 use super::*;
@@ -43,7 +42,7 @@ fn backups(dir: &Path, made: &Arc<AtomicU64>, fails: &Arc<AtomicU64>) -> Backups
     let make = move |path: &Path| {
         if fails.load(Ordering::Relaxed) > 0 {
             fails.fetch_sub(1, Ordering::Relaxed);
-            return Err(BackupError::Closed);
+            return Err(BackupError::Busy("closed".to_owned()));
         }
         count.fetch_add(1, Ordering::Relaxed);
         backup(path.parent().unwrap(), path.file_name().unwrap().to_str().unwrap());

@@ -1,7 +1,7 @@
 //! The audit log of the store.
 
 use duly_api::access::{AuditRecord, ListAuditResponse};
-use duly_core::access::NamespacePattern;
+use duly_core::{Code, access::NamespacePattern};
 use duly_store::AuditId;
 
 use super::{Admitted, lists::page_limit};
@@ -18,10 +18,14 @@ impl Admitted {
         cursor: Option<&str>,
     ) -> Result<ListAuditResponse, Problem> {
         let limit = page_limit(limit)?;
+        let Some(log) = self.store.audit() else {
+            let detail = "this server's store keeps no audit log; audit.file names a file for one";
+            return Err(Problem::new(Code::PermissionDenied, detail));
+        };
         let mut before = cursor.map(str::parse::<AuditId>).transpose()?;
         let mut records = Vec::new();
         for _ in 0..PAGES_MAX {
-            let page = self.store.read_audit(before, limit).await?;
+            let page = log.read_audit(before, limit).await?;
             let is_last = page.len() < limit;
             for entry in page {
                 before = Some(entry.id);

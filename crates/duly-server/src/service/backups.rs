@@ -9,11 +9,8 @@ use std::{
 
 use duly_api::cluster::{Repair, Repaired};
 use duly_core::{Code, Invalid, Millis, error_code::Retry};
-use duly_store::AccessRemedy;
-use duly_store_embedded::{
-    backup::{BackupError, BackupReport, MANIFEST},
-    disk,
-};
+use duly_store::{AccessRemedy, BackupError, BackupReport};
+use duly_store_embedded::backup::MANIFEST;
 use parking_lot::Mutex;
 use tokio::task;
 
@@ -197,33 +194,23 @@ impl Admitted {
     }
 }
 
-/// Returns `true` if no directory can have this path.
-fn names_nothing(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
-    matches!(error.kind(), InvalidFilename | InvalidInput | NotADirectory)
-}
-
 fn refusal(error: BackupError) -> Problem {
     let detail = error.to_string();
     match error {
         BackupError::Store(error) => error.into(),
-        BackupError::NotEmpty(path) | BackupError::Inside(path) => {
+        BackupError::Target { path, .. } => {
             let allowed = "a directory that is empty or new, outside of the data directory";
             let seen = Some(path.display().to_string());
             Problem::new(Code::InvalidArgument, detail).at("path", seen, allowed)
         }
-        BackupError::Target { path, source } if names_nothing(&source) => {
-            let seen = Some(path.display().to_string());
+        BackupError::Unnameable { path, .. } => {
+            let seen = path.map(|path| path.display().to_string());
             Problem::new(Code::InvalidArgument, detail).at("path", seen, NAMEABLE)
         }
-        BackupError::Disk(disk::Error::Io { source, .. }) if names_nothing(&source) => {
-            Problem::new(Code::InvalidArgument, detail).at("path", None, NAMEABLE)
-        }
-        BackupError::Busy | BackupError::Closed => {
+        BackupError::Busy(_) => {
             Problem::new(Code::Unavailable, detail).with_retry(Retry::After(Millis::from_secs(10)))
         }
-        BackupError::NoSpace { .. } => exhausted(detail, NO_ROOM_WAIT),
-        BackupError::Disk(error) if error.is_no_space() => exhausted(detail, NO_ROOM_WAIT),
+        BackupError::NoSpace(_) => exhausted(detail, NO_ROOM_WAIT),
         _ => {
             tracing::error!(%detail, "backup failed; no backup was made");
             Problem::new(Code::Internal, format!("the backup failed and left nothing: {detail}"))

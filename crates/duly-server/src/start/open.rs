@@ -21,7 +21,7 @@ use std::{
 
 use duly_api::cluster::Recovery;
 use duly_core::{env::Clock, error_code::Retry};
-use duly_store::Store;
+use duly_store::{Backups as _, Store, Timers};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, OpenProgress, Options, Tail,
     disk::{self, LOCK_NAME, Operation, RealDisk},
@@ -92,7 +92,7 @@ pub(super) async fn open(
 ) -> Result<OpenedStore, StartError> {
     let Some(url) = &config.store.url else {
         let store = open_embedded(config, clock, progress.clone(), opener).await?;
-        let location = store.health().location;
+        let location = store.location();
         return Ok(OpenedStore { embedded: Some(Arc::clone(&store)), store, location });
     };
     for sentence in config.unused() {
@@ -114,9 +114,10 @@ impl OpenedStore {
 
     /// Returns the part that makes backups.
     pub(super) fn backups(&self, config: &Config) -> Backups {
-        let make = self.embedded.clone().map(|store| {
-            Arc::new(move |path: &Path| store.backup(path, &mut |_| {})) as Arc<MakeBackup>
-        });
+        let make = self
+            .embedded
+            .clone()
+            .map(|store| Arc::new(move |path: &Path| store.back_up(path)) as Arc<MakeBackup>);
         let dir = config.store.backup_dir.as_deref().map(Path::to_owned);
         Backups::new(dir, options::backup_limits(config), make)
     }

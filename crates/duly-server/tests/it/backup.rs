@@ -10,7 +10,7 @@ use std::{
 
 use duly_core::Code;
 use duly_server::http::{BackupLimits, Backups, MakeBackup};
-use duly_store::conformance::ManualClock;
+use duly_store::{Backups as _, conformance::ManualClock};
 use duly_store_embedded::{
     EmbeddedStore, Options,
     backup::BackupError,
@@ -42,7 +42,7 @@ fn limited(
     count_max: usize,
     interval: Duration,
 ) -> Backups {
-    let make: Arc<MakeBackup> = Arc::new(move |path| store.backup(path, &mut |_| {}));
+    let make: Arc<MakeBackup> = Arc::new(move |path| store.back_up(path));
     Backups::new(Some(dir), BackupLimits { count_max, interval }, Some(make))
 }
 
@@ -127,7 +127,7 @@ async fn a_backup_without_disk_space_gets_a_retry_time() {
     let dir = tempfile::tempdir().unwrap();
     let full: Arc<MakeBackup> = Arc::new(|_| {
         let (operation, name) = (Operation::Write, "a copy".to_owned());
-        Err(BackupError::Disk(disk::Error::NoSpace { operation, name }))
+        Err(BackupError::Disk(disk::Error::NoSpace { operation, name }).into())
     });
     let limits = BackupLimits { count_max: 1, interval: Duration::ZERO };
     let backups = Backups::new(Some(dir.path().to_owned()), limits, Some(full));

@@ -4,7 +4,7 @@ use duly_core::{
     Timestamp,
     access::{Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey},
 };
-use duly_store::{RestoreState, Store as _};
+use duly_store::{AccessStore, RestoreState, Store as _};
 use futures::executor::block_on;
 
 use super::*;

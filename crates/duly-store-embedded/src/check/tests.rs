@@ -2,7 +2,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use duly_core::{NamespaceName, Settings, env::Clock};
 use duly_store::{
-    Store,
+    AccessStore, AuditStore, Namespaces,
     conformance::ManualClock,
     namespaces::{Put, Secrets},
 };

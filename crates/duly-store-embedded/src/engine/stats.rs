@@ -48,7 +48,6 @@ impl Engine {
     /// Returns the health of the store. It costs the same for any number of namespaces and timers.
     pub(crate) fn health(&self) -> Health {
         let mut health = Health {
-            location: self.disk.describe(),
             pending: self.namespaces.sums.pending,
             index_bytes: self.namespaces.sums.index_bytes,
             index_bytes_max: Some(self.options.index_memory_max_bytes),

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::mpsc, thread, time::Duration};
 
-use duly_store::Result;
+use duly_store::{Backups, Result};
 
 use crate::{
     backup::{self, BackupError, BackupProgress, BackupReport, Target},
@@ -17,6 +17,12 @@ use super::{EmbeddedStore, StoreMode, run_inline};
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// Interval at which a wait checks if the store is closed.
 const PAUSE_STEP: Duration = Duration::from_millis(50);
+
+impl Backups for EmbeddedStore {
+    fn back_up(&self, target: &Path) -> std::result::Result<BackupReport, duly_store::BackupError> {
+        Ok(self.backup(target, &mut |_| {})?)
+    }
+}
 
 impl EmbeddedStore {
     /// Copies the store, as it is at one moment, into a directory that is empty or missing. Other calls

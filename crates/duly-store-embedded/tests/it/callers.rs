@@ -10,7 +10,7 @@ use std::{
 
 use duly_core::{Millis, Settings, env::Clock};
 use duly_store::{
-    Error, Store,
+    Error, Namespaces, Store, Timers,
     conformance::ManualClock,
     namespaces::{Put, Secrets},
 };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use duly_core::{Millis, State};
-use duly_store::{Outcome, SettleVerdict, Store, conformance::ManualClock};
+use duly_store::{Outcome, SettleVerdict, Store, Timers, conformance::ManualClock};
 use duly_store_embedded::{EmbeddedStore, OnClockJump, Options, disk::SimDisk};
 
 use crate::{

@@ -150,7 +150,7 @@ impl Course {
         let pending: BTreeSet<String> = shown.pending("shop").into_iter().collect();
         let known: BTreeSet<String> = self.due_ms.keys().cloned().collect();
         assert_eq!(pending, known, "step {place}");
-        let stats = wait(duly_store::Store::stats(self.store(), SHARD, name("shop")));
+        let stats = wait(duly_store::Timers::stats(self.store(), SHARD, name("shop")));
         let stats = stats.expect("counts can be read").expect("it is there");
         let first = self.due_ms.iter().filter(|(id, _)| !self.retrying.contains(*id));
         let is_due = first.filter(|(_, at_ms)| due(**at_ms) <= self.now()).count() as u64;
@@ -191,7 +191,7 @@ fn p2_p3_t28_clock_steps_make_nothing_early_or_lost() {
 
 /// Returns the number of a namespace's retries that count as due.
 fn retries_due(store: &EmbeddedStore) -> u64 {
-    let stats = wait(duly_store::Store::stats(store, SHARD, name("shop")));
+    let stats = wait(duly_store::Timers::stats(store, SHARD, name("shop")));
     let stats = stats.expect("counts can be read").expect("it is there");
     stats.lanes.iter().map(|lane| lane.retry_due).sum()
 }

@@ -4,7 +4,9 @@
 use std::{ops::Range, sync::Arc};
 
 use duly_core::{Millis, error_code::Code};
-use duly_store::{Outcome, SettleVerdict, Store, conformance::ManualClock, query::ListState};
+use duly_store::{
+    Namespaces, Outcome, SettleVerdict, Timers, conformance::ManualClock, query::ListState,
+};
 use duly_store_embedded::{
     EmbeddedStore, OpenError, Tail,
     check::check_disk,

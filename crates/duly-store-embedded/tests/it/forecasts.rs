@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use duly_core::Millis;
-use duly_store::{Error, ForecastRequest, Store, conformance::ManualClock, namespaces::Put};
+use duly_store::{
+    Error, ForecastRequest, Store, Timers, conformance::ManualClock, namespaces::Put,
+};
 use duly_store_embedded::disk::SimDisk;
 
 use crate::{

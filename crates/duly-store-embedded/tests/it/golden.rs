@@ -18,7 +18,7 @@ use std::{
 };
 
 use duly_core::{Millis, env::Clock};
-use duly_store::{Store, conformance::ManualClock, namespaces::IDLE_AFTER};
+use duly_store::{Namespaces, conformance::ManualClock, namespaces::IDLE_AFTER};
 use duly_store_embedded::{
     EmbeddedStore, FEATURES, FORMAT_VERSION, Options, Tail, check::check, disk::RealDisk,
 };

@@ -17,8 +17,8 @@ use duly_core::{
     env::Clock as _,
 };
 use duly_store::{
-    AccessChange, AuditEntry, AuditId, ChangeOrigin, Outcome, SettleVerdict, Store as _,
-    conformance::ManualClock,
+    AccessChange, AccessStore, AuditEntry, AuditId, AuditStore, ChangeOrigin, Outcome,
+    SettleVerdict, Store as _, conformance::ManualClock,
 };
 use duly_store_embedded::{
     EmbeddedStore,

@@ -33,8 +33,8 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{
-    Answer, ClaimRequest, Command, Lane, LaneClaim, Operation, Outcome, Owner, SettleOutcome,
-    SettleVerdict, Settlement, Store, namespaces::Put,
+    Answer, ClaimRequest, Command, Lane, LaneClaim, Namespaces, Operation, Outcome, Owner,
+    SettleOutcome, SettleVerdict, Settlement, Timers, namespaces::Put,
 };
 use duly_store_redis::{Check, Options, RedisStore};
 use futures::{StreamExt, stream};

@@ -18,8 +18,8 @@ use duly_core::{
 use duly_decide::Case;
 use duly_redis_testkit::server::Server;
 use duly_store::{
-    Answer, ClaimRequest, LaneClaim, Owner, SettleOutcome, SettleVerdict, Settlement, Store,
-    TimerView, Token,
+    Answer, ClaimRequest, LaneClaim, Namespaces, Owner, SettleOutcome, SettleVerdict, Settlement,
+    TimerView, Timers, Token,
     namespaces::{DeleteMode, Put, Secrets},
     query::Body,
 };

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use duly_redis_testkit::server::Server;
-use duly_store::{Store, conformance::rounds, namespaces::Put};
+use duly_store::{Namespaces, conformance::rounds, namespaces::Put};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;

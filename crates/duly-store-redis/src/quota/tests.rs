@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use duly_core::{Settings, schedule::IfExists};
 use duly_redis_testkit::server::Server;
 use duly_store::{
-    Answer, Command, Limit, Operation, Outcome, Refusal, Store,
+    Answer, Command, Limit, Namespaces, Operation, Outcome, Refusal, Timers,
     conformance::rounds,
     namespaces::{DeleteMode, Put, Secrets},
 };

@@ -3,7 +3,7 @@
 use duly_core::Settings;
 use duly_redis_testkit::server::{Server, tell};
 use duly_store::{
-    Store,
+    Namespaces,
     namespaces::{Put, Secrets},
 };
 

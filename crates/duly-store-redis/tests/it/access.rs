@@ -7,7 +7,7 @@ use duly_core::{
     access::{Actions, AdminLogin, ApiKey, KeyId, NamespacePattern, PresentedKey, Role},
     shard::ShardId,
 };
-use duly_store::{AccessChange, AccessRecords, ChangeOrigin, Error, Store};
+use duly_store::{AccessChange, AccessRecords, AccessStore, ChangeOrigin, Error, Store, Timers};
 use duly_store_redis::RedisStore;
 use tempfile::TempDir;
 

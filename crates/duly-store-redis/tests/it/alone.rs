@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use duly_core::{Millis, Settings, State};
 use duly_store::{
-    Error, MemberId, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store,
+    Error, MemberId, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store, Timers,
     query::ShardFault,
 };
 use duly_store_redis::{Check, RedisStore};

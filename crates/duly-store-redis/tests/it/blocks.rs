@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use duly_core::{Millis, Schedule, Timestamp, schedule::IfExists, schedule::When};
 use duly_store::{
-    ForecastRequest, ListRequest, Operation, Outcome, Owner, Store, namespaces::DeleteMode,
-    query::ListState,
+    ForecastRequest, ListRequest, Namespaces, Operation, Outcome, Owner, Timers,
+    namespaces::DeleteMode, query::ListState,
 };
 use duly_store_redis::RedisStore;
 

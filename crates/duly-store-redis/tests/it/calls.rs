@@ -9,8 +9,8 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{
-    Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, Operation, Outcome, Owner, Result,
-    SettleOutcome, SettleVerdict, Settlement, Store,
+    Answer, ClaimRequest, Command, Firing, Lane, LaneClaim, Namespaces, Operation, Outcome, Owner,
+    Result, SettleOutcome, SettleVerdict, Settlement, Timers,
     namespaces::{Put, Secrets},
 };
 use duly_store_redis::{Check, Options, RedisStore};

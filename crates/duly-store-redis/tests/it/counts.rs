@@ -5,7 +5,7 @@ use duly_core::{
     timer::DeadLetterReason,
 };
 use duly_store::{
-    Answer, Command, Operation, Outcome, Store,
+    Answer, Command, Namespaces, Operation, Outcome, Store, Timers,
     conformance::ManualClock,
     namespaces::{Put, Secrets},
 };

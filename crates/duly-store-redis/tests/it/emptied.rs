@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use duly_core::{Millis, NamespaceName, Settings, shard::ShardId};
 use duly_store::{
-    Error, Outcome, Repaired, Store,
+    Error, Namespaces, Outcome, Repaired, Store, Timers,
     namespaces::{Activity, DeleteMode, Put},
     query::ShardFault,
 };

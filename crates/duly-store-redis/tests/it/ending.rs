@@ -8,7 +8,7 @@ use std::{
 
 use duly_core::{Millis, Settings, shard::ShardId};
 use duly_store::{
-    Error, Operation, Outcome, Refusal, Store,
+    Error, Namespaces, Operation, Outcome, Refusal, Timers,
     namespaces::{DeleteMode, Put},
 };
 use duly_store_redis::RedisStore;

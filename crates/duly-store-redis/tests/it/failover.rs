@@ -8,7 +8,7 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store, query::ShardFault,
+    Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store, Timers, query::ShardFault,
 };
 
 use crate::{

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use duly_core::{NamespaceName, State, Timer, TimerId, shard::ShardId, view::Body};
-use duly_store::{Answer, Command, Operation, Outcome, Sharded, Store, TimerView};
+use duly_store::{Answer, Command, Operation, Outcome, Sharded, TimerView, Timers};
 use duly_store_redis::RedisStore;
 
 use crate::{

@@ -19,9 +19,10 @@ use std::{
 
 use duly_core::{Millis, NamespaceName, TimerId, Timestamp, shard::ShardId};
 use duly_store::{
-    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
-    Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Owner, Page,
-    Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    AccessChange, AccessRecords, AccessStore, AuditEntry, AuditId, AuditStore, ChangeOrigin,
+    ClaimRequest, Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest,
+    MemberId, Namespaces, Outcome, Owner, Page, Ready, ReadyCursor, SettleOutcome, Settlement,
+    Stats, Store, StoreFuture, TimerView, Timers,
     conformance::{Harness, ManualClock, NAMESPACES_MAX, Restart},
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
@@ -229,7 +230,7 @@ impl HarnessStore {
     }
 }
 
-impl Store for HarnessStore {
+impl Timers for HarnessStore {
     fn shards(&self) -> u16 {
         self.store.shards()
     }
@@ -302,6 +303,12 @@ impl Store for HarnessStore {
         self.store.forecast(shard, request)
     }
 
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.store.wakeups(shard)
+    }
+}
+
+impl Namespaces for HarnessStore {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         self.store.put_namespace(name, put)
     }
@@ -333,7 +340,9 @@ impl Store for HarnessStore {
     ) -> StoreFuture<'_, IdlePage> {
         self.store.remove_idle(from, waited)
     }
+}
 
+impl AccessStore for HarnessStore {
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         self.store.read_access(known)
     }
@@ -346,7 +355,9 @@ impl Store for HarnessStore {
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         self.store.change_access(seen, change, origin)
     }
+}
 
+impl AuditStore for HarnessStore {
     fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
         self.store.append_audit(entries)
     }
@@ -358,9 +369,15 @@ impl Store for HarnessStore {
     ) -> StoreFuture<'_, Vec<AuditEntry>> {
         self.store.read_audit(before, limit)
     }
+}
 
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.store.wakeups(shard)
+impl Store for HarnessStore {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        Some(self)
+    }
+
+    fn location(&self) -> String {
+        self.store.location()
     }
 
     fn deployment(&self) -> Option<&dyn Deployment> {

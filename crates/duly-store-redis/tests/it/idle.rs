@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use duly_core::Millis;
-use duly_store::{Error, Outcome, Store, namespaces::Put};
+use duly_store::{Error, Namespaces, Outcome, Timers, namespaces::Put};
 use duly_store_redis::RedisStore;
 
 use crate::{

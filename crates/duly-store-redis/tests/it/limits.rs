@@ -9,7 +9,7 @@ use duly_core::{
     shard::shard_of,
 };
 use duly_store::{
-    Limit, Operation, Outcome, Owner, Refusal, SettleVerdict, Store,
+    Limit, Namespaces, Operation, Outcome, Owner, Refusal, SettleVerdict, Timers,
     namespaces::{Activity, DeleteMode},
 };
 use duly_store_redis::RedisStore;

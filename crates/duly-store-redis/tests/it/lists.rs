@@ -7,7 +7,7 @@ use duly_core::{
     timer::{AttemptOutcome, Wait},
 };
 use duly_store::{
-    Firing, ListRequest, Outcome, Owner, SettleVerdict, Settlement, Store, query::ListState,
+    Firing, ListRequest, Outcome, Owner, SettleVerdict, Settlement, Timers, query::ListState,
 };
 use duly_store_redis::RedisStore;
 use redis::Commands;

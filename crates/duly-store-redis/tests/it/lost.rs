@@ -7,7 +7,7 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{
-    Error, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Store,
+    Error, Namespaces, Operation, Outcome, Owner, SettleOutcome, SettleVerdict, Timers,
     namespaces::{Activity, DeleteMode, Put, Secrets},
 };
 use duly_store_redis::RedisStore;

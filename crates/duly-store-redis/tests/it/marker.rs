@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use duly_core::{Millis, Settings, State, shard::ShardId};
-use duly_store::{Deployment, Error, MemberId, Outcome, Owner, Repaired, Store, query::ShardFault};
+use duly_store::{
+    Deployment, Error, MemberId, Outcome, Owner, Repaired, Store, Timers, query::ShardFault,
+};
 use duly_store_redis::{Create, OnRollback, OpenError, Options, RedisStore};
 
 use crate::{

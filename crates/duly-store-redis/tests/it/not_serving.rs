@@ -1,7 +1,7 @@
 //! Masters that reply with an error to every call or change: each is skipped, named and used again.
 
 use duly_core::{Millis, shard::ShardId};
-use duly_store::{Error, Outcome, Owner, Store, query::ShardFault};
+use duly_store::{Error, Outcome, Owner, Store, Timers, query::ShardFault};
 use duly_store_redis::RedisStore;
 use tokio::{runtime::Handle, time::sleep};
 

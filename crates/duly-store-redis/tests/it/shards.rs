@@ -5,7 +5,8 @@ use duly_core::{
     shard::{ShardId, shard_of},
 };
 use duly_store::{
-    Error, ListRequest, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Store,
+    Error, ListRequest, Namespaces, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict,
+    Timers,
     namespaces::{Activity, DeleteMode, Put, Secrets},
     query::ListState,
 };

@@ -9,7 +9,7 @@ use duly_core::{
     Millis,
     shard::{ShardId, shard_of},
 };
-use duly_store::{Error, Outcome, Store, query::ShardFault};
+use duly_store::{Error, Outcome, Store, Timers, query::ShardFault};
 use duly_store_redis::{Options, RedisStore};
 
 use crate::{

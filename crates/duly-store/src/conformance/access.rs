@@ -110,13 +110,16 @@ pub(super) async fn p1_the_audit_log_is_there_after_a_kill(harness: &dyn Harness
         line: format!(r#"{{"n":{number}}}"#),
     };
     let store = harness.store();
-    assert_eq!(store.read_audit(None, 10).await, Ok(Vec::new()));
-    store.append_audit((0..5).map(entry).collect()).await.expect("they are added");
-    store.append_audit((3..8).map(entry).collect()).await.expect("some are there already");
+    let Some(log) = store.audit() else { return CaseResult::NoAuditLog };
+    assert_eq!(log.read_audit(None, 10).await, Ok(Vec::new()));
+    log.append_audit((0..5).map(entry).collect()).await.expect("they are added");
+    log.append_audit((3..8).map(entry).collect()).await.expect("some are there already");
     for how in [Restart::Kill, Restart::Clean] {
-        let page = harness.store().read_audit(None, 3).await.expect("a page");
+        let store = harness.store();
+        let log = store.audit().expect("an audit log");
+        let page = log.read_audit(None, 3).await.expect("a page");
         assert_eq!(page, [entry(7), entry(6), entry(5)]);
-        let page = harness.store().read_audit(Some(entry(5).id), 100).await.expect("a page");
+        let page = log.read_audit(Some(entry(5).id), 100).await.expect("a page");
         assert_eq!(page, [entry(4), entry(3), entry(2), entry(1), entry(0)]);
         if !scene.restart(how).await {
             return CaseResult::NotDurable;
@@ -136,12 +139,16 @@ pub(super) async fn p1_a_flood_displaces_no_audit_entries_of_others(
     };
     let admin: Vec<_> = (0..5).map(|number| entry("admin", number)).collect();
     let flood: Vec<_> = (5..12_500).map(|number| entry("weak", number)).collect();
-    assert_eq!(harness.store().append_audit(admin.clone()).await, Ok(0));
-    let displaced = harness.store().append_audit(flood.clone()).await.expect("they are added");
+    let store = harness.store();
+    let Some(log) = store.audit() else { return CaseResult::NoAuditLog };
+    assert_eq!(log.append_audit(admin.clone()).await, Ok(0));
+    let displaced = log.append_audit(flood.clone()).await.expect("they are added");
     if !scene.restart(Restart::Kill).await {
         return CaseResult::NotDurable;
     }
-    let mut kept = harness.store().read_audit(None, 20_000).await.expect("a page");
+    let store = harness.store();
+    let log = store.audit().expect("an audit log");
+    let mut kept = log.read_audit(None, 20_000).await.expect("a page");
     kept.reverse();
     assert_eq!(kept.len() + displaced, admin.len() + flood.len(), "each lost entry is counted");
     assert!(displaced >= 1_000, "{displaced}");

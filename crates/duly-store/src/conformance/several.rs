@@ -16,9 +16,10 @@ use tokio::{
 
 use super::ManualClock;
 use crate::{
-    ClaimRequest, Claimed, Command, Deployment, Error, Forecast, ForecastRequest, Health,
-    ListRequest, MemberId, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement,
-    Stats, Store, StoreFuture, TimerView, Token,
+    AccessChange, AccessRecords, AccessStore, AuditStore, ChangeOrigin, ClaimRequest, Claimed,
+    Command, Deployment, Error, Forecast, ForecastRequest, Health, ListRequest, MemberId,
+    Namespaces, Outcome, Page, Ready, ReadyCursor, Result, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, TimerView, Timers, Token,
     deployment::{Allotment, Announcement, Ask, Coordinators, Heartbeat, HeartbeatReply},
     memory::MemoryStore,
     namespaces::{Activity, DeleteMode, Namespace, Put},
@@ -71,7 +72,7 @@ impl SeveralShards {
 }
 
 #[rustfmt::skip]
-impl Store for SeveralShards {
+impl Timers for SeveralShards {
     fn shards(&self) -> u16 {
         u16::try_from(self.shards.len()).expect("a test has few")
     }
@@ -131,6 +132,13 @@ impl Store for SeveralShards {
             self.of(shard).forecast(ONLY, request).await
         })
     }
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.of(shard).wakeups(ONLY)
+    }
+}
+
+#[rustfmt::skip]
+impl Namespaces for SeveralShards {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         Box::pin(async move {
             for other in &self.shards[1..] {
@@ -151,8 +159,25 @@ impl Store for SeveralShards {
     fn delete_namespace(&self, _: NamespaceName, _: DeleteMode) -> StoreFuture<'_, ()> {
         Box::pin(async { Err(not_here()) })
     }
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.of(shard).wakeups(ONLY)
+}
+
+#[rustfmt::skip]
+impl AccessStore for SeveralShards {
+    fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.first().read_access(known)
+    }
+    fn change_access(&self, seen: u64, change: AccessChange, origin: ChangeOrigin) -> StoreFuture<'_, Option<AccessRecords>> {
+        self.first().change_access(seen, change, origin)
+    }
+}
+
+#[rustfmt::skip]
+impl Store for SeveralShards {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        None
+    }
+    fn location(&self) -> String {
+        self.first().location()
     }
     fn health(&self) -> Health {
         self.first().health()

@@ -6,9 +6,10 @@ use duly_core::{NamespaceName, TimerId, shard::ShardId};
 use tokio::sync::watch;
 
 use crate::{
-    AccessChange, AccessRecords, AuditEntry, AuditId, ChangeOrigin, ClaimRequest, Claimed, Command,
-    Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId, Outcome, Page, Ready,
-    ReadyCursor, SettleOutcome, Settlement, Stats, Store, StoreFuture, TimerView,
+    AccessChange, AccessRecords, AccessStore, AuditStore, Backups, ChangeOrigin, ClaimRequest,
+    Claimed, Command, Deployment, Forecast, ForecastRequest, Health, ListRequest, MemberId,
+    Namespaces, Outcome, Page, Ready, ReadyCursor, SettleOutcome, Settlement, Stats, Store,
+    StoreFuture, Tail, TimerView, Timers,
     namespaces::{Activity, DeleteMode, IdleCursor, IdlePage, Namespace, Put},
 };
 
@@ -18,35 +19,39 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     /// Returns the store behind it.
     fn behind(&self) -> &dyn Store;
 
-    /// See [`Store::apply`].
+    /// See [`Timers::apply`].
     fn apply(&self, shard: ShardId, commands: Vec<Command>) -> StoreFuture<'_, Vec<Outcome>> {
         self.behind().apply(shard, commands)
     }
-    /// See [`Store::ready`].
+    /// See [`Timers::ready`].
     fn ready(&self, shard: ShardId, after: Option<ReadyCursor>, limit: usize) -> StoreFuture<'_, Ready> {
         self.behind().ready(shard, after, limit)
     }
-    /// See [`Store::claim`].
+    /// See [`Timers::claim`].
     fn claim(&self, shard: ShardId, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         self.behind().claim(shard, request)
     }
-    /// See [`Store::settle`].
+    /// See [`Timers::settle`].
     fn settle(&self, shard: ShardId, settlements: Vec<Settlement>) -> StoreFuture<'_, Vec<SettleOutcome>> {
         self.behind().settle(shard, settlements)
     }
-    /// See [`Store::release_owner`].
+    /// See [`Timers::release_owner`].
     fn release_owner(&self, shard: ShardId, member_id: MemberId) -> StoreFuture<'_, u64> {
         self.behind().release_owner(shard, member_id)
+    }
+    /// See [`Store::audit`].
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        self.behind().audit()
     }
     /// See [`Store::deployment`].
     fn deployment(&self) -> Option<&dyn Deployment> {
         self.behind().deployment()
     }
-    /// See [`Store::list`].
+    /// See [`Timers::list`].
     fn list(&self, shard: ShardId, request: ListRequest) -> StoreFuture<'_, Page> {
         self.behind().list(shard, request)
     }
-    /// See [`Store::remove_idle`].
+    /// See [`Namespaces::remove_idle`].
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         self.behind().remove_idle(from, waited)
     }
@@ -58,14 +63,14 @@ pub trait StandIn: std::fmt::Debug + Send + Sync + 'static {
     fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
         self.behind().recount()
     }
-    /// See [`Store::get_namespace`].
+    /// See [`Namespaces::get_namespace`].
     fn get_namespace(&self, name: NamespaceName) -> StoreFuture<'_, Option<Namespace>> {
         self.behind().get_namespace(name)
     }
 }
 
 #[rustfmt::skip]
-impl<T: StandIn> Store for T {
+impl<T: StandIn> Timers for T {
     fn shards(&self) -> u16 {
         self.behind().shards()
     }
@@ -96,6 +101,13 @@ impl<T: StandIn> Store for T {
     fn forecast(&self, shard: ShardId, request: ForecastRequest) -> StoreFuture<'_, Option<Forecast>> {
         self.behind().forecast(shard, request)
     }
+    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
+        self.behind().wakeups(shard)
+    }
+}
+
+#[rustfmt::skip]
+impl<T: StandIn> Namespaces for T {
     fn put_namespace(&self, name: NamespaceName, put: Put) -> StoreFuture<'_, (Namespace, bool)> {
         self.behind().put_namespace(name, put)
     }
@@ -111,18 +123,13 @@ impl<T: StandIn> Store for T {
     fn delete_namespace(&self, name: NamespaceName, mode: DeleteMode) -> StoreFuture<'_, ()> {
         self.behind().delete_namespace(name, mode)
     }
-    fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
-        StandIn::recount(self)
-    }
     fn remove_idle(&self, from: Option<IdleCursor>, waited: Arc<BTreeSet<NamespaceName>>) -> StoreFuture<'_, IdlePage> {
         StandIn::remove_idle(self, from, waited)
     }
-    fn append_audit(&self, entries: Vec<AuditEntry>) -> StoreFuture<'_, usize> {
-        self.behind().append_audit(entries)
-    }
-    fn read_audit(&self, before: Option<AuditId>, limit: usize) -> StoreFuture<'_, Vec<AuditEntry>> {
-        self.behind().read_audit(before, limit)
-    }
+}
+
+#[rustfmt::skip]
+impl<T: StandIn> AccessStore for T {
     fn read_access(&self, known: u64) -> StoreFuture<'_, Option<AccessRecords>> {
         self.behind().read_access(known)
     }
@@ -134,8 +141,30 @@ impl<T: StandIn> Store for T {
     ) -> StoreFuture<'_, Option<AccessRecords>> {
         self.behind().change_access(seen, change, origin)
     }
-    fn wakeups(&self, shard: ShardId) -> watch::Receiver<u64> {
-        self.behind().wakeups(shard)
+}
+
+#[rustfmt::skip]
+impl<T: StandIn> Store for T {
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        StandIn::audit(self)
+    }
+    fn backups(&self) -> Option<&dyn Backups> {
+        self.behind().backups()
+    }
+    fn location(&self) -> String {
+        self.behind().location()
+    }
+    fn tail(&self) -> Tail {
+        self.behind().tail()
+    }
+    fn ended(&self) -> futures::future::BoxFuture<'static, String> {
+        self.behind().ended()
+    }
+    fn close(&self) {
+        self.behind().close();
+    }
+    fn recount(&self) -> futures::future::BoxFuture<'_, ()> {
+        StandIn::recount(self)
     }
     fn health(&self) -> Health {
         StandIn::health(self)

@@ -119,7 +119,7 @@ impl NamespaceState {
 
 impl MemoryState {
     pub(super) fn health(&self, now: ClockReading) -> Health {
-        let mut health = Health { location: "memory".to_owned(), ..Health::default() };
+        let mut health = Health::default();
         for namespace in self.namespaces.values() {
             health.dead += namespace.dead.len() as u64;
             health.retained += namespace.tombstones.len() as u64;

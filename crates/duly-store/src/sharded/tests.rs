@@ -9,7 +9,8 @@ use duly_core::{
 
 use super::*;
 use crate::{
-    Answer, ClaimRequest, Lane, LaneClaim, Operation, Owner, SettleVerdict, Token,
+    Answer, ClaimRequest, Lane, LaneClaim, Namespaces, Operation, Owner, SettleVerdict, Timers,
+    Token,
     command::DeadLetterId,
     conformance::{ManualClock, SeveralShards},
     namespaces::{Put, Secrets},

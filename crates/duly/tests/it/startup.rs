@@ -13,7 +13,9 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_redis_testkit::server::free_port;
-use duly_store::{Command, Operation, Outcome, Store, command::Answer, namespaces::Put};
+use duly_store::{
+    Command, Namespaces, Operation, Outcome, Timers, command::Answer, namespaces::Put,
+};
 use duly_store_embedded::{EmbeddedStore, Options, SystemClock, disk::RealDisk};
 use rustix::process::Signal;
 

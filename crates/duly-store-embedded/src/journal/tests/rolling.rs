@@ -9,7 +9,7 @@ use duly_core::{
     shard::ShardId,
 };
 use duly_store::{
-    Command, Operation, Store,
+    Command, Namespaces, Operation, Timers,
     command::Answer,
     conformance::ManualClock,
     namespaces::{Put, Secrets},

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use duly_core::{State, env::Clock};
 use duly_store::{
-    AccessRecords, AuditId, Error, ListRequest, RestoreState, Store as _, TimerView,
+    AccessRecords, AccessStore, AuditId, AuditStore, Error, ListRequest, Namespaces, RestoreState,
+    TimerView, Timers,
     query::{ListState, Position},
 };
 use duly_store_embedded::{

@@ -7,7 +7,7 @@ use duly_core::{
     Destination, NamespaceName, State, Timer, Tombstone, shard::ShardId, timer::Attempt,
 };
 use duly_store::{
-    ListRequest, Store, StoreFuture, TimerView,
+    ListRequest, Namespaces, StoreFuture, TimerView, Timers,
     query::{Body, ListState},
 };
 use duly_store_embedded::EmbeddedStore;

@@ -17,8 +17,8 @@ use duly_core::{
     timer::{AttemptOutcome, DeadLetterReason, Wait},
 };
 use duly_store::{
-    ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Operation, Outcome, Owner,
-    SettleOutcome, SettleVerdict, Settlement, Store,
+    ClaimRequest, Command, Firing, Lane, LaneClaim, MemberId, Namespaces, Operation, Outcome,
+    Owner, SettleOutcome, SettleVerdict, Settlement, Timers,
     command::{Answer, DeadLetterId},
     conformance::ManualClock,
     namespaces::{Activity, DeleteMode, Put, Secrets},

@@ -10,7 +10,7 @@ use std::{
 
 use duly_core::{Code, Millis, RetryPolicy, Settings, State, env::Clock};
 use duly_store::{
-    Firing, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Stats, Store,
+    Firing, Operation, Outcome, Refusal, SettleOutcome, SettleVerdict, Stats, Store, Timers,
     conformance::ManualClock,
 };
 use duly_store_embedded::disk::SimDisk;

@@ -2,7 +2,7 @@
 
 use duly_core::{Millis, State, env::Clock, timer::DeadLetterReason};
 use duly_store::{
-    ListRequest, SettleVerdict, Store,
+    ListRequest, SettleVerdict, Timers,
     conformance::ManualClock,
     query::{Body, ListState},
 };

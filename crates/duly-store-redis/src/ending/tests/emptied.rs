@@ -5,6 +5,7 @@
 //! shard is emptied, the coordinator shard as often as all others together. Only timers of an emptied
 //! shard may be lost without a recorded end of their namespace.
 
+use duly_store::Namespaces;
 use std::collections::BTreeMap;
 
 use redis::{Commands, Connection};

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::Fault;
 use crate::{
     ClaimRequest, Claimed, Command, Firing, Lane, LaneClaim, Operation, Outcome, SettleOutcome,
-    SettleVerdict, Settlement, Store, StoreFuture, TimerView, Token,
+    SettleVerdict, Settlement, Store, StoreFuture, TimerView, Timers, Token,
     conformance::{ManualClock, StandIn},
     memory::MemoryStore,
     query::Body,
