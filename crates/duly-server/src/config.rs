@@ -239,7 +239,7 @@ impl Config {
         let sentences = embedded.map(|(Key { name, .. }, EffectiveValue { origin, .. })| {
             format!("{name} ({origin}) is ignored: the timers are in the store of store.url")
         });
-        if self.store.url.is_some() { sentences.collect() } else { Vec::new() }
+        if self.store.data_dir().is_none() { sentences.collect() } else { Vec::new() }
     }
 
     /// Returns the configuration as a file has it, each line with its origin. A password in

@@ -27,8 +27,8 @@ use axum::Router;
 use duly_core::env::Clock;
 use duly_node::Node;
 use duly_sink::http::HttpSink;
-use duly_store::{Error, Store};
-use duly_store_embedded::{SystemClock, Tail, access_file};
+use duly_store::{Error, Store, Tail};
+use duly_store_embedded::SystemClock;
 use futures::future::{BoxFuture, try_join_all};
 use tokio::{
     sync::watch,
@@ -38,7 +38,7 @@ use tokio::{
 
 pub use error::StartError;
 
-use self::open::{OpenedStore, Opener};
+use self::open::Adapter;
 use crate::{
     audit::Audit,
     auth::{self, Auth},
@@ -94,7 +94,6 @@ pub struct StartReport {
 pub struct Running {
     serving: Serving,
     app: App,
-    store: OpenedStore,
     report: StartReport,
     traces: TraceExport,
     /// Background tasks, which end with the server.
@@ -114,22 +113,18 @@ pub fn start(config: Config) -> BoxFuture<'static, Result<Running, StartError>> 
         let listen = config.server.listen.0.iter();
         let listeners = listen.map(|address| bind(&config, key!(server.listen), &address.0));
         let listeners = try_join_all(listeners).await?;
-        start_on(listeners, config, Box::new(open::open_directory)).await
+        let adapter = open::adapter(&config);
+        start_on(listeners, config, adapter).await
     })
 }
 
-/// Opens the store of `store.url`, for a command that changes it beside servers or without any. Returns `None`
-/// if the configuration has none.
+/// Opens the store that servers share, for a command that changes it beside servers or without any. Returns
+/// `None` if the configuration names a store that belongs to one process.
 ///
 /// # Errors
 /// When it cannot be opened now.
 pub fn open_shared(config: &Config) -> BoxFuture<'_, Result<Option<Arc<dyn Store>>, StartError>> {
-    Box::pin(async {
-        let Some(url) = &config.store.url else { return Ok(None) };
-        let options = options::shared_store_options(config, url)?;
-        let store: Arc<dyn Store> = Arc::new(open::open_once(config, url, &options).await?);
-        Ok(Some(store))
-    })
+    Box::pin(async { open::adapter(config).open_beside().await.transpose() })
 }
 
 async fn bind(
@@ -148,7 +143,7 @@ async fn bind(
 async fn start_on(
     listeners: Vec<Listener>,
     config: Config,
-    opener: Opener,
+    adapter: Box<dyn Adapter>,
 ) -> Result<Running, StartError> {
     let listen: Vec<_> = listeners.iter().map(|listener| listener.address().clone()).collect();
     let admin = match &config.server.admin_listen {
@@ -168,16 +163,13 @@ async fn start_on(
     let addresses = sink_options.addresses.clone();
     let sink = HttpSink::new(sink_options, Arc::clone(&clock))?;
     let guard = options::guard(&config, &listen);
-    let (progress_sender, progress) = watch::channel(StartupProgress {
-        sentence: open::initial_progress(&config),
-        progress: None,
-    });
+    let (progress_sender, progress) =
+        watch::channel(StartupProgress { sentence: adapter.initial_progress(), progress: None });
     let startup = StartupState {
         guard: guard.clone(),
         progress,
         metrics: metrics.clone(),
-        is_guarded: auth.is_required()
-            || config.store.url.is_none() && access_file::exists(&config.store.data),
+        is_guarded: auth.is_required() || adapter.has_keys(),
     };
     let startup_routers =
         Routers::new(startup_router(startup.clone()), grpc::startup_router(startup.clone()), None);
@@ -196,18 +188,20 @@ async fn start_on(
     );
 
     let began = Instant::now();
-    let store = open::open(&config, Arc::clone(&clock), &progress_sender, opener).await?;
-    let store_port = Arc::clone(&store.store);
-    let read = read_at_start(&config, &auth, &store_port, &progress_sender).await;
+    for sentence in config.unused() {
+        tracing::warn!("{sentence}");
+    }
+    let store = adapter.open(Arc::clone(&clock), &progress_sender).await?;
+    let read = read_at_start(&config, &auth, &store, &progress_sender).await;
     let (namespaces, audit) = match read {
         Ok(read) => read,
         Err(error) => {
-            store.close().await?;
+            open::close(store).await?;
             return Err(error);
         }
     };
     let open_time = began.elapsed();
-    let health = store_port.health();
+    let health = store.health();
     for reason in &health.not_ready {
         tracing::warn!(reason, "started, but not ready");
     }
@@ -215,7 +209,7 @@ async fn start_on(
         listen,
         admin_listen,
         is_https,
-        data: store.location.clone(),
+        data: store.location(),
         pending: health.pending,
         overdue: health.overdue,
         dead: health.dead,
@@ -225,9 +219,10 @@ async fn start_on(
         warnings: [health.warnings, health.not_ready].concat(),
     };
     let deliveries = Arc::new(sink.clone());
-    let node = Node::start(Arc::clone(&store_port), deliveries, Arc::clone(&clock), node_options);
+    let node = Node::start(Arc::clone(&store), deliveries, Arc::clone(&clock), node_options);
     let app = App::new(Parts {
-        store: store_port,
+        backups: options::backups(&config, &store),
+        store,
         node,
         clock,
         implicit_namespaces: match config.defaults.implicit_namespaces {
@@ -240,14 +235,13 @@ async fn start_on(
         audit,
         addresses,
         limits: options::http_limits(&config),
-        backups: store.backups(&config),
         metrics,
     });
     app.warn_of_tenants();
     let tasks = start_tasks(&config, &app, sink);
     admin_switch.open(probes(admin_router(app.clone())));
     switch.open(Routers::new(router(app.clone()), grpc::router(app.clone()), Some(app.clone())));
-    Ok(Running { serving, app, store, report, traces, _tasks: tasks })
+    Ok(Running { serving, app, report, traces, _tasks: tasks })
 }
 
 /// Reads the keys of callers, counts the namespaces, and opens the audit log. Waits for the keys in a shared
@@ -283,7 +277,8 @@ fn start_tasks(config: &Config, app: &App, sink: HttpSink) -> JoinSet<()> {
         let (auth, store) = (app.auth.clone(), Arc::clone(&app.store));
         tasks.spawn(auth::follow(auth, store, config.auth.cache.to_std()));
     }
-    if let Some(schedule) = options::backup_schedule(config) {
+    let schedule = options::backup_schedule(config).filter(|_| app.store.backups().is_some());
+    if let Some(schedule) = schedule {
         let (backups, clock) = (app.backups.clone(), Arc::clone(&app.clock));
         tasks.spawn(scheduled_backups::run(schedule, backups, clock));
     }
@@ -378,7 +373,7 @@ impl Running {
     pub async fn wait_for_stop(self, signal: impl Future<Output = ()>) -> Result<(), StartError> {
         tokio::select! {
             () = signal => {}
-            () = self.store.ended() => {}
+            _reason = self.app.store.ended() => {}
         }
         self.stop().await
     }
@@ -391,12 +386,12 @@ impl Running {
     /// When the store has ended for good, or the task that closes it panics.
     pub fn stop(self) -> BoxFuture<'static, Result<(), StartError>> {
         Box::pin(async {
-            let Self { mut serving, app, store, traces, .. } = self;
+            let Self { mut serving, app, traces, .. } = self;
             app.stop();
             // Concurrently: the drain ends the waiting lease calls, so their connections can end.
             let drained = async { tokio::join!(serving.stop(), app.node.drain()) };
             let cut_off = async {
-                store.ended().await;
+                let _reason = app.store.ended().await;
                 sleep(LAST_RESPONSES_WAIT).await;
             };
             tokio::select! {
@@ -404,7 +399,7 @@ impl Running {
                 () = cut_off => {}
             }
             app.audit.flush().await;
-            let closed = store.close().await;
+            let closed = open::close(Arc::clone(&app.store)).await;
             traces.stop().await;
             closed
         })

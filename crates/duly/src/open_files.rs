@@ -59,7 +59,7 @@ impl ConnectionsLowered {
 /// lease calls that may wait.
 pub(crate) fn limit_connections(config: &mut Config) -> Option<ConnectionsLowered> {
     let allowed = getrlimit(Resource::Nofile).current?;
-    let store_files = if config.store.url.is_some() { 0 } else { files_of(&config.store.data) };
+    let store_files = config.store.data_dir().map_or(0, files_of);
     let wanted = config.server.connections_max.get();
     let attempts = config.delivery.workers_max.get() + config.webhook.idle_max.get();
     let granted = connections(allowed, attempts, store_files);

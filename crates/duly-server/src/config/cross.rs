@@ -183,7 +183,7 @@ fn check_directories(config: &Config, conflicts: &mut Conflicts<'_>) {
     if config.store.backup_every.is_some() {
         let (every, keep, most) =
             (key!(store.backup_every), key!(store.backup_keep), key!(store.backups_max));
-        if config.store.backup_dir.is_none() && config.store.url.is_none() {
+        if config.store.backup_dir.is_none() && config.store.data_dir().is_some() {
             conflicts.note_alone([every, key!(store.backup_dir)], ["set", "left out"]);
         }
         let (kept, max) = (config.store.backup_keep.get(), config.store.backups_max.get());

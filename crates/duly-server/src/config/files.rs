@@ -24,9 +24,9 @@ pub(super) fn check(config: &Config, layers: &mut Layers) {
             layers.refuse(key, config.origin(key), seen, allowed.to_owned());
         }
     };
-    if store.url.is_none() {
+    if let Some(data) = store.data_dir() {
         let backups = store.backup_dir.as_deref().map(|path| (key!(store.backup_dir), path));
-        for (key, path) in [Some((key!(store.data), &*store.data)), backups].into_iter().flatten() {
+        for (key, path) in [Some((key!(store.data), data)), backups].into_iter().flatten() {
             if let Some(file) = path.ancestors().find(|above| above.exists() && !above.is_dir()) {
                 let below = format!("{} is a file", file.display());
                 let why = if file == path { "a file" } else { &below };

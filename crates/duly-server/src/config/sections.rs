@@ -8,6 +8,8 @@
 //! * `absent`: the word for "no value" where it is not an empty text.
 //! * `store`: the kind of store that alone uses the key, `embedded` or `shared`.
 
+use std::path::Path;
+
 use duly_api::namespace::PER_SECOND_MAX;
 use duly_store_embedded::{OnClockJump, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use duly_store_redis::{Create, OnRollback, SHARDS_MAX};
@@ -218,6 +220,13 @@ pub struct Store {
     /// on a Cluster).
     #[schemars(extend("store" = "shared"))]
     pub allow: Vec<Risk>,
+}
+
+impl Store {
+    /// Returns the data directory; `None` for a store that keeps nothing on this machine.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.url.is_none().then_some(&*self.data)
+    }
 }
 
 /// Words for [`OnClockJump`].

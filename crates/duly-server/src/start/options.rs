@@ -1,6 +1,6 @@
 //! Converts the configuration into the options of each part.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use duly_sink::http::{
     AddressPolicy, Loopback, Options,
@@ -20,19 +20,13 @@ use crate::{
         Auth, AuthModes,
         tokens::{KeysPlace, TokenOptions, Tokens},
     },
-    config::{
-        AllowLoopback, AuthMode, Bytes, Config, Integer, NonEmpty, StoreUrl, files, key, or_eighth,
-    },
-    http::{BackupLimits, Guard, Limits},
+    config::{AllowLoopback, AuthMode, Config, Integer, NonEmpty, files, key, or_eighth},
+    http::{BackupLimits, Backups, Guard, Limits, MakeBackup},
     listen::Address,
     scheduled_backups::Schedule,
     serve::{ConnectionSettings, Tls},
     telemetry::traces::TraceExport,
 };
-
-/// Longest time for one call to a server of the shared store. Together with the longest wait for replicas it
-/// is shorter than the time after which a loop of the node counts as stuck.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the rules for callers.
 pub(super) fn guard(config: &Config, listen: &[Address]) -> Guard {
@@ -99,71 +93,30 @@ fn tenant_limits_max(config: &Config) -> TenantLimits {
         .with(TenantLimit::MaxRequestBytes, of(request_memory))
 }
 
-/// Returns the schedule of backups of an embedded store, if there is one.
+/// Returns the schedule of backups, if there is one.
 pub(super) fn backup_schedule(config: &Config) -> Option<Schedule> {
     let store = &config.store;
-    let (Some(every), Some(dir), None) = (store.backup_every, &store.backup_dir, &store.url) else {
+    let (Some(every), Some(dir)) = (store.backup_every, &store.backup_dir) else {
         return None;
     };
     let every = Millis::from_ms(every.get());
     Some(Schedule { dir: dir.to_path_buf(), every, keep: store.backup_keep.as_usize() })
 }
 
-/// Returns the bounds of backups.
-pub(super) fn backup_limits(config: &Config) -> BackupLimits {
-    BackupLimits {
+/// Returns the part that makes the backups of a store.
+pub(super) fn backups(config: &Config, store: &Arc<dyn Store>) -> Backups {
+    let limits = BackupLimits {
         count_max: config.store.backups_max.as_usize(),
         interval: config.store.backup_interval.to_std(),
-    }
-}
-
-pub(super) fn store_options(config: &Config) -> duly_store_embedded::Options {
-    let defaults = duly_store_embedded::Options::default();
-    duly_store_embedded::Options {
-        segment_bytes: config.store.segment_bytes.get(),
-        checkpoint_bytes: config.store.checkpoint_bytes.get(),
-        young_bytes: config.store.young_bytes.get(),
-        on_clock_jump: config.store.on_clock_jump,
-        min_free_bytes: config.store.min_free_bytes.map(Bytes::get),
-        min_free_percent: config.store.min_free_percent.as_u8(),
-        namespaces_max: config.limits.namespaces_max.get(),
-        index_memory_max_bytes: config
-            .store
-            .index_memory_max
-            .map_or(defaults.index_memory_max_bytes, Bytes::get),
-        ..defaults
-    }
-}
-
-/// Reads the password of the store; the store reads the other file.
-pub(super) fn shared_store_options(
-    config: &Config,
-    url: &StoreUrl,
-) -> Result<duly_store_redis::Options, StartError> {
-    let store = &config.store;
-    let password = match store.password_file.as_deref() {
-        None => None,
-        Some(path) => Some(files::password(path).map_err(|reason| {
-            unusable_file(config, "password", key!(store.password_file), path, reason)
-        })?),
     };
-    Ok(duly_store_redis::Options {
-        password,
-        tls_ca: store.ca_file.as_deref().map(Path::to_owned),
-        deployment: store.deployment.as_ref().map(ToString::to_string),
-        shards: store.shards.as_u16(),
-        create: store.create,
-        on_rollback: store.on_rollback,
-        min_replicas: store.min_replicas.as_u32(),
-        on_disk: store.on_disk,
-        replication_timeout: store.replication_timeout.to_std(),
-        silence_timeout: store.silence_timeout.to_std(),
-        answer_within: RESPONSE_TIMEOUT,
-        connections: store.connections.as_usize(),
-        namespaces_max: config.limits.namespaces_max.get(),
-        allow: store.allow.iter().map(|risk| risk.0).collect(),
-        ..duly_store_redis::Options::new(url.reveal())
-    })
+    let make = store.backups().is_some().then(|| {
+        let store = Arc::clone(store);
+        let make = move |path: &Path| {
+            store.backups().expect("a store keeps its capabilities").back_up(path)
+        };
+        Arc::new(make) as Arc<MakeBackup>
+    });
+    Backups::new(config.store.backup_dir.as_deref().map(Path::to_owned), limits, make)
 }
 
 pub(super) fn node_options(
@@ -327,7 +280,7 @@ pub(super) fn tls(config: &Config) -> Result<Option<Tls>, StartError> {
     })
 }
 
-fn unusable_file(
+pub(super) fn unusable_file(
     config: &Config,
     what: &'static str,
     key: &'static str,

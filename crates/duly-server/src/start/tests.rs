@@ -28,7 +28,10 @@ use tokio::{
 };
 use tonic_types::StatusExt;
 
-use super::{open::OPENING_TEXT, *};
+use super::{
+    open::embedded::{EmbeddedAdapter, OPENING_TEXT, Opener, open_directory},
+    *,
+};
 use crate::{
     auth::tests::call_http,
     config::{Flag, Source, load},
@@ -76,7 +79,7 @@ impl Bench {
                 match received.recv().unwrap() {
                     OpenerCommand::Progress(open_progress) => progress(open_progress),
                     OpenerCommand::Open => {
-                        return open::open_directory(path, options, clock, progress);
+                        return open_directory(path, options, clock, progress);
                     }
                     OpenerCommand::OpenOn(disk) => {
                         return EmbeddedStore::open(Arc::new(disk), options, clock, progress);
@@ -87,7 +90,8 @@ impl Bench {
                 }
             }
         });
-        let starting = tokio::spawn(start_on(vec![listener.try_into().unwrap()], config, opener));
+        let adapter = Box::new(EmbeddedAdapter { config: config.clone(), opener });
+        let starting = tokio::spawn(start_on(vec![listener.try_into().unwrap()], config, adapter));
         Self { directory, address, commands, starting }
     }
 

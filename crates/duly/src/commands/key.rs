@@ -281,9 +281,9 @@ impl Place {
     /// Returns the store of a configuration file.
     fn of_config(file: PathBuf) -> Result<Self, Failure> {
         let config = configured::load(&file)?;
-        Ok(match &config.store.url {
-            Some(_) => Self::Shared(Box::new(config)),
-            None => Self::Directory(config.store.data.to_path_buf()),
+        Ok(match config.store.data_dir() {
+            Some(data) => Self::Directory(data.to_owned()),
+            None => Self::Shared(Box::new(config)),
         })
     }
 }
@@ -337,7 +337,7 @@ async fn change_shared(
     next: impl Fn(&AccessRecords) -> Option<AccessChange>,
 ) -> Result<usize, Failure> {
     let store = duly_server::open_shared(config).await.map_err(Failure::new)?;
-    let store = store.expect("the configuration has store.url");
+    let store = store.expect("the configuration names a store that servers share");
     let mut count = 0;
     loop {
         let records = store.read_access(u64::MAX).await.map_err(Failure::new)?.unwrap_or_default();
