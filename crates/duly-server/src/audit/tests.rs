@@ -1,7 +1,12 @@
 use std::{fs, path::Path, sync::LazyLock, time::Instant};
 
 use duly_core::access::{Action, Actions, PresentedKey, Role, Subject};
-use duly_store::{AccessChange, ChangeOrigin};
+use duly_core::env::Clock;
+use duly_store::{
+    AccessChange, AuditStore, ChangeOrigin,
+    conformance::{ManualClock, StandIn},
+    memory::MemoryStore,
+};
 use serde_json::Value;
 
 use super::{drops::UNKNOWN_MAX, *};
@@ -449,4 +454,27 @@ async fn calls_that_changed_nothing_fill_half_of_the_queue() {
         audit.write(&change, true, None);
     }
     assert_eq!(queue.capacity(), left - 100, "only changes");
+}
+
+#[derive(Debug)]
+struct StoreWithoutLog(MemoryStore);
+
+impl StandIn for StoreWithoutLog {
+    fn behind(&self) -> &dyn Store {
+        &self.0
+    }
+
+    fn audit(&self) -> Option<&dyn AuditStore> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_an_audit_log_gets_no_entries() {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let start =
+        |store: Arc<dyn Store>| Audit::start(options(None, AuditLevel::All), store).unwrap();
+    let memory = MemoryStore::new(Arc::clone(&clock), 1);
+    assert!(start(Arc::new(StoreWithoutLog(memory))).0.entries.is_none());
+    assert!(start(Arc::new(MemoryStore::new(clock, 1))).0.entries.is_some());
 }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod attack;
+mod audit_log;
 mod backup;
 mod batch;
 mod bench;
