@@ -76,11 +76,11 @@ pub struct Change<'a, R> {
 /// Cause of a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Cause<'a> {
-    /// The clock has ended something.
+    /// The clock has ended something before an operation.
     Clock,
     /// A caller's operation.
     Operation(&'a Operation),
-    /// A settlement.
+    /// A settlement, or the clock before it.
     Settlement,
 }
 
@@ -205,7 +205,7 @@ pub async fn apply<R: Rows>(rows: &mut R, items: &[Item<'_>]) -> Vec<Result<Outc
                 Change { row, draft, cause }
             })
             .collect();
-        let written = rows.write(&changes).await;
+        let written = if changes.is_empty() { Vec::new() } else { rows.write(&changes).await };
         for ((mut item, row, _, decision), written) in writes.into_iter().zip(written) {
             match item.after(rows, &row, decision, written).await {
                 Ok(Some(outcome)) => outcomes[item.place] = Some(Ok(outcome)),
@@ -309,7 +309,7 @@ pub struct SettleItem<'a> {
 
 /// Carries out settlements of different firings. Returns their outcomes in their order.
 pub async fn settle<R: Rows>(rows: &mut R, items: &[SettleItem<'_>]) -> Vec<Result<SettleOutcome>> {
-    let mut outcomes: Vec<_> = items.iter().map(|_| Err(contended())).collect();
+    let mut outcomes: Vec<_> = items.iter().map(|_| None).collect();
     let mut open: Vec<_> = items.iter().copied().enumerate().collect();
     for _ in 0..TRIES {
         if open.is_empty() {
@@ -321,35 +321,32 @@ pub async fn settle<R: Rows>(rows: &mut R, items: &[SettleItem<'_>]) -> Vec<Resu
         let mut writes = Vec::new();
         for ((place, item), row) in mem::take(&mut open).into_iter().zip(loaded) {
             match row {
-                Err(error) => outcomes[place] = Err(error),
-                Ok(None) => outcomes[place] = Ok(SettleOutcome::LeaseLost),
+                Err(error) => outcomes[place] = Some(Err(error)),
+                Ok(None) => outcomes[place] = Some(Ok(SettleOutcome::LeaseLost)),
                 Ok(Some(row)) => match next_of(rows, item, row.borrow()).await {
-                    Ok(SettleNext::Answer(outcome)) => outcomes[place] = Ok(outcome),
+                    Ok(SettleNext::Answer(outcome)) => outcomes[place] = Some(Ok(outcome)),
                     Ok(SettleNext::Again) => open.push((place, item)),
                     Ok(SettleNext::Write(draft, outcome)) => {
                         writes.push((place, item, row, draft, outcome));
                     }
-                    Err(error) => outcomes[place] = Err(error),
+                    Err(error) => outcomes[place] = Some(Err(error)),
                 },
             }
         }
         let changes: Vec<_> = writes
             .iter()
-            .map(|(_, _, row, draft, outcome)| {
-                let cause = outcome.map_or(Cause::Clock, |_| Cause::Settlement);
-                Change { row, draft, cause }
-            })
+            .map(|(_, _, row, draft, _)| Change { row, draft, cause: Cause::Settlement })
             .collect();
-        let written = rows.write(&changes).await;
+        let written = if changes.is_empty() { Vec::new() } else { rows.write(&changes).await };
         for ((place, item, _, _, outcome), written) in writes.into_iter().zip(written) {
             match (written, outcome) {
-                (Ok(Written::Done), Some(outcome)) => outcomes[place] = Ok(outcome),
+                (Ok(Written::Done), Some(outcome)) => outcomes[place] = Some(Ok(outcome)),
                 (Ok(_), _) => open.push((place, item)),
-                (Err(error), _) => outcomes[place] = Err(error),
+                (Err(error), _) => outcomes[place] = Some(Err(error)),
             }
         }
     }
-    outcomes
+    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(contended()))).collect()
 }
 
 enum SettleNext {

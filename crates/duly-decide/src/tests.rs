@@ -7,7 +7,7 @@ use duly_core::{
     operate::Operation,
     schedule::{IfExists, Patch, When},
     shard::ShardId,
-    timer::{AttemptOutcome, Wait},
+    timer::{AttemptOutcome, DeadLetterId, Wait},
 };
 use duly_record::packed::Record;
 use duly_store::{
@@ -43,12 +43,27 @@ struct Table {
     has_room: bool,
     loads: usize,
     sweeps: usize,
+    /// Number of changes of each write.
+    writes: Vec<usize>,
+    /// `true`: the namespace `other` appears when it is looked for.
+    finds: bool,
+    refuses: bool,
 }
 
 impl Table {
     fn new() -> Self {
         let rows = BTreeMap::new();
-        Self { rows, lost_races: 0, full: 0, has_room: false, loads: 0, sweeps: 0 }
+        Self {
+            rows,
+            lost_races: 0,
+            full: 0,
+            has_room: false,
+            loads: 0,
+            sweeps: 0,
+            writes: Vec::new(),
+            finds: false,
+            refuses: false,
+        }
     }
 
     fn lease(&mut self, text: &str, nonce: u64, holder: Holder) {
@@ -88,7 +103,7 @@ impl Rows for Table {
     async fn load(&mut self, wanted: &[Wanted<'_>]) -> Vec<Result<Option<Case>>> {
         self.loads += 1;
         let row = |wanted: &Wanted<'_>| match wanted {
-            Wanted::Command(command) if command.namespace != name("orders") => None,
+            Wanted::Command(command) if command.namespace != name("orders") && !self.finds => None,
             Wanted::Command(command) => Some(self.case(command.operation.id().unwrap())),
             Wanted::Settlement(settlement) => {
                 Some(self.case(&id(std::str::from_utf8(settlement.token.own()).unwrap())))
@@ -98,7 +113,11 @@ impl Rows for Table {
     }
 
     async fn write(&mut self, changes: &[Change<'_, Case>]) -> Vec<Result<Written>> {
+        self.writes.push(changes.len());
         let mut write = |change: &Change<'_, Case>| {
+            if self.refuses {
+                return Written::Refused(Refusal::UnknownNamespace(name("refused")));
+            }
             if self.lost_races > 0 {
                 self.lost_races -= 1;
                 return Written::Changed;
@@ -137,7 +156,7 @@ impl Rows for Table {
     }
 
     async fn find(&mut self, _: &NamespaceName) -> Result<bool> {
-        Ok(false)
+        Ok(self.finds)
     }
 
     async fn sweep(&mut self) -> Result<()> {
@@ -174,7 +193,7 @@ async fn a_batch_loads_and_writes_at_once_and_keeps_its_order() {
     let mut table = Table::new();
     let first = carry_out(&mut table, &[schedule("a", 5_000), schedule("b", 5_000)]).await;
     assert!(first.iter().all(|outcome| matches!(outcome, Ok(Outcome::Created(_)))), "{first:?}");
-    assert_eq!(table.loads, 1);
+    assert_eq!((table.loads, &table.writes[..]), (1, &[2][..]));
     let mut elsewhere = schedule("c", 5_000);
     elsewhere.namespace = name("other");
     let reschedule = Operation::Reschedule {
@@ -193,6 +212,7 @@ async fn a_batch_loads_and_writes_at_once_and_keeps_its_order() {
     assert!(matches!(b, Ok(Outcome::Changed(_))), "{b:?}");
     assert!(matches!(other, Ok(Outcome::Refused(Refusal::UnknownNamespace(_)))), "{other:?}");
     assert_eq!((table.loads, table.lost_races), (4, 0));
+    assert_eq!(table.writes, [2, 1, 1, 1], "nothing is written for the others");
     let due_at = table.case(&id("b")).live.unwrap().record.timer.due_at;
     assert_eq!(due_at, at(9_000));
 }
@@ -234,6 +254,21 @@ async fn p3_an_ended_lease_is_written_before_the_operation() {
         panic!("the lease was lost first: {outcomes:?}");
     };
     assert_eq!(table.loads, 3);
+}
+
+#[tokio::test]
+async fn a_refused_write_and_an_unknown_dead_letter_change_nothing() {
+    let mut table = Table { refuses: true, ..Table::new() };
+    let outcomes = carry_out(&mut table, &[schedule("a", 5_000)]).await;
+    assert!(matches!(&outcomes[..], [Ok(Outcome::Refused(_))]), "{outcomes:?}");
+    assert!(table.rows.is_empty());
+    // The dead letter may be one by the clock: it is looked for again after a sweep.
+    let letter = DeadLetterId::Timer(id("a"));
+    let outcomes = carry_out(&mut table, &[command(Operation::Purge { letter })]).await;
+    let unknown =
+        matches!(&outcomes[..], [Ok(Outcome::Refused(Refusal::UnknownDeadLetter { .. }))]);
+    assert!(unknown, "{outcomes:?}");
+    assert_eq!(table.writes, [1]);
 }
 
 fn settlement(text: &str, verdict: SettleVerdict) -> Settlement {

@@ -12,8 +12,8 @@
 //!
 //! A released tag, code or order of values never changes its meaning.
 //!
-//! A new field does not compile until [`Layout`] handles it. The golden records of each store have every
-//! field.
+//! A new field does not compile until the encoder of [`Layout`] handles it. A reader that skips it, or a layout
+//! without it, fails the golden records: they have every field.
 
 mod form;
 mod layout;

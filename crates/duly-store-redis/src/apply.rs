@@ -259,7 +259,7 @@ impl Deployment {
     /// Reads, decides, and writes if nothing has changed in between.
     async fn apply_slow(&self, shard: ShardId, command: &Command) -> Outcome {
         let item = Item { command, random: rand::random() };
-        let mut rows = ShardRows::new(self, shard);
+        let mut rows = ShardRows::new(self, shard, None);
         let outcome = duly_decide::apply(&mut rows, &[item]).await.pop();
         // The coordinator shard may have granted an operation that made no timer.
         rows.give_back(&command.namespace).await;

@@ -2,7 +2,7 @@
 //!
 //! 1. The record of the deployment and each marker name them. A build refuses a database with a feature that it does
 //!    not know, by the name of the feature.
-//! 2. Features are only added (`add_features` in `scripts/base.lua`).
+//! 2. This build only adds features (`scripts/features.lua`).
 //! 3. Builds before feature sets read the field `format` alone. So the number says 5 for no feature and 6 for keys, as
 //!    it did for them. It says 7, which they refuse, for any other set; the field `features` has the set then.
 
@@ -27,7 +27,7 @@ const UNMARKED_FORMAT: u8 = 4;
 ///
 /// # Errors
 /// For a format that this build does not know.
-fn names<'a>(format: &str, features: &'a str) -> Result<&'a str, OpenError> {
+pub(crate) fn names<'a>(format: &str, features: &'a str) -> Result<&'a str, OpenError> {
     let known = [UNMARKED_FORMAT, FORMAT, KEYS_FORMAT, FEATURES_FORMAT];
     match known.into_iter().find(|known| known.to_string() == format) {
         Some(FEATURES_FORMAT) => Ok(features),

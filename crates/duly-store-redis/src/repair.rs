@@ -10,7 +10,7 @@ use crate::{
     change::{AT_ONCE, at_once},
     deployment::Deployment,
     error::unavailable,
-    features::KEYS,
+    features::{self, KEYS},
     marker::{self, CoordinatorList, MarkerNote, fault_of},
 };
 
@@ -91,7 +91,9 @@ impl Deployment {
         let markers = marker::read_all(&self.router, self.shards).await;
         let markers = markers.into_iter().filter_map(|(_, marker)| marker.ok().flatten());
         let own = self.access.is_used().then(|| KEYS.to_owned());
-        let all = markers.filter(|m| m.identity == self.identity).map(|m| m.features);
+        let own_markers = markers.filter(|marker| marker.identity == self.identity);
+        let all = own_markers
+            .filter_map(|it| features::names(&it.format, &it.features).ok().map(str::to_owned));
         all.chain(own).collect::<Vec<_>>().join(",")
     }
 

@@ -3,7 +3,7 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use duly_core::{NamespaceName, Settings, Timestamp, destination::LaneKey};
+use duly_core::{NamespaceName, Settings, Timestamp, destination::LaneKey, tombstone::Ended};
 use duly_decide::{Case, Draft, LiveChange};
 
 use crate::record::{Record, cancelled, firing_key_of};
@@ -95,6 +95,7 @@ impl Row {
             }
         }
         if let Some(tombstone) = &draft.ended {
+            assert_eq!(tombstone.ended, Ended::Cancelled, "a script ends what is acknowledged");
             push("ended", &cancelled(tombstone));
             push("kind", b"C");
         } else if draft.drop_tombstone {

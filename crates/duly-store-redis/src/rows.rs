@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use duly_core::{NamespaceName, shard::ShardId, timer::DeadLetterId};
 use duly_decide::{Cause, Change, LimitKind, OwnWay, Rows, SettleItem, Wanted, Written};
-use duly_store::{Answer, Command, Error, Operation, Result, SettleVerdict, Settlement};
+use duly_store::{Answer, Command, Error, Operation, Result, SettleVerdict};
 
 use crate::{
     change::WriteResult,
@@ -26,13 +26,19 @@ use crate::{
 pub(crate) struct ShardRows<'a> {
     deployment: &'a Deployment,
     shard: ShardId,
+    /// The token of the settlement.
+    ticket: Option<&'a Ticket>,
     /// Granted by the coordinator shard of the rate, for an operation that has made no timer yet.
     grant: Option<Grant>,
 }
 
 impl<'a> ShardRows<'a> {
-    pub(crate) const fn new(deployment: &'a Deployment, shard: ShardId) -> Self {
-        Self { deployment, shard, grant: None }
+    pub(crate) const fn new(
+        deployment: &'a Deployment,
+        shard: ShardId,
+        ticket: Option<&'a Ticket>,
+    ) -> Self {
+        Self { deployment, shard, ticket, grant: None }
     }
 
     /// Gives back a grant that was not used.
@@ -42,15 +48,11 @@ impl<'a> ShardRows<'a> {
         }
     }
 
-    fn ticket(&self, settlement: &Settlement) -> Option<Ticket> {
-        Ticket::read(&settlement.token, self.shard, self.deployment.seed)
-    }
-
     async fn row(&self, wanted: Wanted<'_>) -> Result<Option<Row>> {
         match wanted {
             Wanted::Command(command) => self.deployment.row(self.shard, request_of(command)).await,
-            Wanted::Settlement(settlement) => {
-                let Some(ticket) = self.ticket(settlement) else { return Ok(None) };
+            Wanted::Settlement(_) => {
+                let Some(ticket) = self.ticket else { return Ok(None) };
                 let bare = ReadRequest::bare(NamespaceRef::Numbered(&ticket.num), Some(&ticket.id));
                 let firing = Some((ticket.incarnation, ticket.occurrence));
                 self.deployment.row(self.shard, ReadRequest { firing, ..bare }).await
@@ -151,10 +153,11 @@ impl Rows for ShardRows<'_> {
     /// Acks and extensions take a script each.
     async fn settle_own_way(&mut self, item: SettleItem<'_>) -> Result<OwnWay> {
         let settlement = item.settlement;
-        let Some(ticket) = self.ticket(settlement) else { return Ok(OwnWay::None) };
-        let call = match settlement.verdict {
-            SettleVerdict::Extend { lease } => extend(&ticket, settlement, lease),
-            SettleVerdict::Ack => acknowledge(&[(0, ticket, settlement.clone())]),
+        let call = match (settlement.verdict.clone(), self.ticket) {
+            (SettleVerdict::Extend { lease }, Some(ticket)) => extend(ticket, settlement, lease),
+            (SettleVerdict::Ack, Some(ticket)) => {
+                acknowledge(&[(0, ticket.clone(), settlement.clone())])
+            }
             _ => return Ok(OwnWay::None),
         };
         let mut words = words(self.deployment.router.call(self.shard, call).await?)?;

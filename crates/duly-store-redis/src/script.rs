@@ -12,6 +12,7 @@ const LANES: &str = include_str!("scripts/lanes.lua");
 const TOMBSTONES: &str = include_str!("scripts/tombstones.lua");
 const RATE: &str = include_str!("scripts/rate.lua");
 const QUOTA: &str = include_str!("scripts/quota.lua");
+const FEATURES: &str = include_str!("scripts/features.lua");
 const USED_IDS: &str = include_str!("scripts/used_ids.lua");
 const VACANT: &str = include_str!("scripts/vacant.lua");
 
@@ -51,8 +52,8 @@ macro_rules! scripts {
 
 scripts! {
     DeploymentRecord: "deployment_record", Writes, [];
-    WriteMarker: "write_marker", Writes, [];
-    Seal: "seal", Writes, [];
+    WriteMarker: "write_marker", Writes, [FEATURES];
+    Seal: "seal", Writes, [FEATURES];
     Trial: "trial", Writes, [];
     AcceptList: "accept_list", Writes, [];
     Progress: "progress", Writes, [];
@@ -94,7 +95,7 @@ scripts! {
     Audit: "audit", Reads, [];
     AppendAudit: "append_audit", Writes, [];
     Access: "access", Reads, [];
-    ChangeAccess: "change_access", Writes, [];
+    ChangeAccess: "change_access", Writes, [FEATURES];
 }
 
 impl Script {

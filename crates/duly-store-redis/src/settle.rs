@@ -101,7 +101,7 @@ impl Deployment {
             }
         }
         let work = slow.into_iter().map(|(i, ticket, settlement)| async move {
-            (i, self.settle_slow(shard, ticket.nonce, &settlement).await)
+            (i, self.settle_slow(shard, &ticket, &settlement).await)
         });
         done.extend(at_once(work).await);
         done
@@ -110,11 +110,12 @@ impl Deployment {
     async fn settle_slow(
         &self,
         shard: ShardId,
-        nonce: u64,
+        ticket: &Ticket,
         settlement: &Settlement,
     ) -> Result<SettleOutcome> {
-        let item = SettleItem { settlement, nonce };
-        let mut outcomes = duly_decide::settle(&mut ShardRows::new(self, shard), &[item]).await;
+        let mut rows = ShardRows::new(self, shard, Some(ticket));
+        let item = SettleItem { settlement, nonce: ticket.nonce };
+        let mut outcomes = duly_decide::settle(&mut rows, &[item]).await;
         outcomes.pop().unwrap_or_else(|| Err(contended()))
     }
 

@@ -225,8 +225,8 @@ impl Firing {
         own.unwrap_or_else(|| self.settings.destination.clone())
     }
 
-    /// Returns the size of its payload and headers, in bytes.
+    /// Returns the size of all fields of its timer that it holds, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.spec.payload_bytes() + self.spec.headers.heap_bytes() as u64
+        self.spec.content_bytes()
     }
 }

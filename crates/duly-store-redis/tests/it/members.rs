@@ -1,6 +1,6 @@
 //! Heartbeats at the coordinator shards of real servers.
 
-use duly_core::{Timestamp, shard::ShardId};
+use duly_core::{NamespaceName, Timestamp, shard::ShardId};
 use duly_store::{
     Deployment, MemberId, Store,
     deployment::{
@@ -126,15 +126,19 @@ async fn the_script_of_heartbeats_follows_the_rules_of_the_port() {
             (anyone(&mut random), last_seen)
         });
         let dead = dead.collect();
-        let presence = MembershipStage::ALL[usize::from(random.random_range(0..10_u64) == 0) * 3];
+        let stage = random.random_range(0..12_usize);
+        let presence = MembershipStage::ALL.get(stage).copied().unwrap_or(MembershipStage::Here);
+        let number = round.saturating_sub(random.random_range(0..6));
+        let list = 1 + u64::from(random.random_range(0..30) == 0);
+        let mut waits = NamespaceFilter::default();
+        waits.insert(&NamespaceName::new(&format!("ns-{}", number % 5)).expect("a name"));
         let sent = Heartbeat {
             presence,
             dead,
-            ..heartbeat(
-                anyone(&mut random).0,
-                round.saturating_sub(random.random_range(0..6_u64)),
-                1 + u64::from(random.random_range(0..30_u64) == 0),
-            )
+            name: format!("node {number}\u{e9}"),
+            protocols: (1, u16::try_from(number % 7).expect("small") + 1),
+            waits,
+            ..heartbeat(anyone(&mut random).0, number, list)
         };
         let now = Timestamp::saturating_from_unix_ms(1_000_000_000_000 + round);
         let expected = rules.heartbeat(sent.clone(), now);
