@@ -162,14 +162,15 @@ fn p10_a_restored_store_is_the_source_as_it_was_at_the_backup() {
 fn p11_a_backup_keeps_every_field() {
     let (dir, clock) = (tempfile::tempdir().expect("a directory"), ManualClock::default());
     let store = opened(&dir.path().join("data"), &clock, 1);
-    let put = Step::Put("shop", Box::new(Settings::every_field()));
-    perform(&store, &put, &mut Tokens::new()).expect("taken");
+    let put = |settings| Step::Put("shop", Box::new(settings));
+    perform(&store, &put(Settings::default()), &mut Tokens::new()).expect("taken");
     let moved = Timer { last_settled: None, ..Timer::every_field() };
     let id = |text| TimerId::new(text).expect("an id");
     let live = Timer { id: id("live"), dead_letter: None, ..moved.clone() };
     let dead_letter = Timer { id: id("dead"), next_attempt_at: None, ..moved };
     let import = |timer: &Timer| Operation::Import { timer: Box::new(timer.clone()) };
     apply(&store, "shop", vec![import(&live), import(&dead_letter)]).expect("taken");
+    perform(&store, &put(Settings::every_field()), &mut Tokens::new()).expect("taken");
     let target = dir.path().join("backup");
     back_up(&store, &target);
     let (_data, copy) = restored(&target, &clock);

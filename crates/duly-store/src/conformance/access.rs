@@ -114,6 +114,7 @@ pub(super) async fn p1_the_audit_log_is_there_after_a_kill(harness: &dyn Harness
     assert_eq!(log.read_audit(None, 10).await, Ok(Vec::new()));
     log.append_audit((0..5).map(entry).collect()).await.expect("they are added");
     log.append_audit((3..8).map(entry).collect()).await.expect("some are there already");
+    drop(store);
     for how in [Restart::Kill, Restart::Clean] {
         let store = harness.store();
         let log = store.audit().expect("an audit log");
@@ -121,6 +122,8 @@ pub(super) async fn p1_the_audit_log_is_there_after_a_kill(harness: &dyn Harness
         assert_eq!(page, [entry(7), entry(6), entry(5)]);
         let page = log.read_audit(Some(entry(5).id), 100).await.expect("a page");
         assert_eq!(page, [entry(4), entry(3), entry(2), entry(1), entry(0)]);
+        // An open store keeps the lock of its directory.
+        drop(store);
         if !scene.restart(how).await {
             return CaseResult::NotDurable;
         }
@@ -143,6 +146,7 @@ pub(super) async fn p1_a_flood_displaces_no_audit_entries_of_others(
     let Some(log) = store.audit() else { return CaseResult::NoAuditLog };
     assert_eq!(log.append_audit(admin.clone()).await, Ok(0));
     let displaced = log.append_audit(flood.clone()).await.expect("they are added");
+    drop(store);
     if !scene.restart(Restart::Kill).await {
         return CaseResult::NotDurable;
     }

@@ -98,10 +98,6 @@ pub(super) async fn p11_every_field_stays_in_every_state(harness: &dyn Harness) 
     assert_eq!(stored("a", State::InFlight).await.spec, spec);
     scene.settled(firing, dead()).await;
     assert_eq!(stored("a", State::Dead).await.spec, spec);
-    scene.put(Settings::every_field()).await;
-    let namespace = scene.store().get_namespace(scene.namespace.clone()).await;
-    let settings = namespace.expect("it replies").expect("it is there").settings;
-    assert_eq!(*settings, Settings::every_field());
     // Timers of another store, in every field of a record.
     let dead_letter =
         Timer { id: id("dead"), next_attempt_at: None, last_settled: None, ..Timer::every_field() };
@@ -118,6 +114,10 @@ pub(super) async fn p11_every_field_stays_in_every_state(harness: &dyn Harness) 
     let every = Timer::every_field();
     assert_eq!((view.state, view.attempts()), (State::Cancelled, every.attempts));
     assert_eq!((view.due_at(), view.maybe_delivered()), (every.due_at, true));
+    scene.put(Settings::every_field()).await;
+    let namespace = scene.store().get_namespace(scene.namespace.clone()).await;
+    let settings = namespace.expect("it replies").expect("it is there").settings;
+    assert_eq!(*settings, Settings::every_field());
     CaseResult::Whole
 }
 
