@@ -137,7 +137,7 @@ pub fn contended() -> Error {
     }
 }
 
-/// A command, with the random number that its timer is made of.
+/// A command, with the random number for a timer that it creates.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     /// The command.

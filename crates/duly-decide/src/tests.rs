@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use duly_core::{
-    Millis, NamespaceName, Schedule, Settings, State, TimerId, Timestamp, Tombstone,
+    Millis, NamespaceName, Schedule, Settings, State, Timer, TimerId, Timestamp, Tombstone,
     operate::Operation,
     schedule::{IfExists, Patch, When},
     shard::ShardId,
@@ -46,7 +46,8 @@ struct Table {
     /// Number of changes of each write.
     writes: Vec<usize>,
     /// `true`: the namespace `other` appears when it is looked for.
-    finds: bool,
+    appears: bool,
+    has_appeared: bool,
     refuses: bool,
 }
 
@@ -61,7 +62,8 @@ impl Table {
             loads: 0,
             sweeps: 0,
             writes: Vec::new(),
-            finds: false,
+            appears: false,
+            has_appeared: false,
             refuses: false,
         }
     }
@@ -103,8 +105,12 @@ impl Rows for Table {
     async fn load(&mut self, wanted: &[Wanted<'_>]) -> Vec<Result<Option<Case>>> {
         self.loads += 1;
         let row = |wanted: &Wanted<'_>| match wanted {
-            Wanted::Command(command) if command.namespace != name("orders") && !self.finds => None,
-            Wanted::Command(command) => Some(self.case(command.operation.id().unwrap())),
+            Wanted::Command(command)
+                if command.namespace != name("orders") && !self.has_appeared =>
+            {
+                None
+            }
+            Wanted::Command(command) => Some(self.case(command.operation.id().unwrap_or(&id("-")))),
             Wanted::Settlement(settlement) => {
                 Some(self.case(&id(std::str::from_utf8(settlement.token.own()).unwrap())))
             }
@@ -156,7 +162,8 @@ impl Rows for Table {
     }
 
     async fn find(&mut self, _: &NamespaceName) -> Result<bool> {
-        Ok(self.finds)
+        self.has_appeared = self.appears;
+        Ok(self.appears)
     }
 
     async fn sweep(&mut self) -> Result<()> {
@@ -263,12 +270,22 @@ async fn a_refused_write_and_an_unknown_dead_letter_change_nothing() {
     assert!(matches!(&outcomes[..], [Ok(Outcome::Refused(_))]), "{outcomes:?}");
     assert!(table.rows.is_empty());
     // The dead letter may be one by the clock: it is looked for again after a sweep.
-    let letter = DeadLetterId::Timer(id("a"));
+    let letter = DeadLetterId::Delivery(Timer::every_field().delivery_id("orders"));
     let outcomes = carry_out(&mut table, &[command(Operation::Purge { letter })]).await;
     let unknown =
         matches!(&outcomes[..], [Ok(Outcome::Refused(Refusal::UnknownDeadLetter { .. }))]);
     assert!(unknown, "{outcomes:?}");
-    assert_eq!(table.writes, [1]);
+    assert_eq!((&table.writes[..], table.sweeps), (&[1][..], 1));
+}
+
+#[tokio::test]
+async fn a_namespace_that_appears_is_read_again() {
+    let mut table = Table { appears: true, ..Table::new() };
+    let mut elsewhere = schedule("a", 5_000);
+    elsewhere.namespace = name("other");
+    let outcomes = carry_out(&mut table, &[elsewhere]).await;
+    assert!(matches!(&outcomes[..], [Ok(Outcome::Created(_))]), "{outcomes:?}");
+    assert_eq!(table.loads, 2);
 }
 
 fn settlement(text: &str, verdict: SettleVerdict) -> Settlement {

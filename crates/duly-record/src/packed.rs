@@ -18,8 +18,8 @@
 //! 1. The scripts of a store read only the first 21 bytes. They write created_at, due_at and lane of a new timer.
 //! 2. The core holds everything that a tombstone keeps.
 //! 3. The core differs after every change, so a store can compare it instead of the record.
-//! 4. A payload of more than [`INLINE_MAX`] bytes is stored apart, behind the eight bytes of its version. The record names the version, so a payload is never delivered with another record
-//!    than its own.
+//! 4. A payload of more than [`INLINE_MAX`] bytes is stored apart, behind the eight bytes of its version. The record
+//!    names the version, so a payload is never delivered with the record of another timer.
 
 use std::ops::Range;
 

@@ -153,8 +153,8 @@ impl Rows for ShardRows<'_> {
     /// Acks and extensions take a script each.
     async fn settle_own_way(&mut self, item: SettleItem<'_>) -> Result<OwnWay> {
         let settlement = item.settlement;
-        let call = match (settlement.verdict.clone(), self.ticket) {
-            (SettleVerdict::Extend { lease }, Some(ticket)) => extend(ticket, settlement, lease),
+        let call = match (&settlement.verdict, self.ticket) {
+            (SettleVerdict::Extend { lease }, Some(ticket)) => extend(ticket, settlement, *lease),
             (SettleVerdict::Ack, Some(ticket)) => {
                 acknowledge(&[(0, ticket.clone(), settlement.clone())])
             }
